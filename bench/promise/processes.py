@@ -48,6 +48,18 @@ async def output_of(arguments: Sequence[str]) -> bytes:
     return output
 
 
+def shifted_clock(offset: str, preload: str) -> dict[str, str]:
+    """The environment of a process whose wall clock is ahead or behind; its monotonic clock stays as it is.
+
+    libfaketime's fix for waits on the monotonic clock would make them last too long: Python's threads wait for one
+    another in that way, and the event loop would be late by seconds.
+    """
+    if not offset:
+        return {}
+    unfaked = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
+    return {"LD_PRELOAD": preload, "FAKETIME": offset, **unfaked}
+
+
 def free_port() -> int:
     """A port of the loopback address that nothing listens on."""
     with socket.socket() as probe:

@@ -59,25 +59,14 @@ async def installed(client: Client, options: Options, run: str, logs: Path) -> A
     await asyncio.gather(*(_apply(client, each) for each in objects))
     arguments = ["run", "--kubeconfig", str(options.kubeconfig), "--config", str(config)]
     arguments += ["--component", "webhooks", "--component", "controllers"]
+    clock = processes.shifted_clock(options.faketime, options.preload)
     try:
-        async with processes.running("trimtab", arguments, logs, _clock(options)) as process:
+        async with processes.running("trimtab", arguments, logs, clock) as process:
             product = Product(process, f"http://127.0.0.1:{serving_port}")
             await _wait_ready(client, product, objects)
             yield product
     finally:
         await _remove(client, objects, system)
-
-
-def _clock(options: Options) -> dict[str, str]:
-    """The environment of a process whose wall clock is ahead or behind; its monotonic clock stays as it is."""
-    if not options.faketime:
-        return {}
-    return {
-        "LD_PRELOAD": options.preload,
-        "FAKETIME": options.faketime,
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "DONT_FAKE_MONOTONIC": "1",
-    }
 
 
 async def _objects(config: Path, options: Options) -> list[JSON]:

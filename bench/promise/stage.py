@@ -138,7 +138,7 @@ class Stage:
         deadline = time.monotonic() + PATIENCE
         while True:
             nodes = await self.client.list(workloads.NODES, label_selector=f"{workloads.CLUSTER}={self.run}")
-            ready = [node for node in nodes.items if _is_usable(node)]
+            ready = [node for node in nodes.items if is_usable(node)]
             if len(ready) == count:
                 self.zones = {node["metadata"]["name"]: node["metadata"]["labels"][workloads.ZONE] for node in ready}
                 return
@@ -178,7 +178,8 @@ async def _prepare(client: Client, options: Options, stack: AsyncExitStack) -> S
     return made
 
 
-def _is_usable(node: JSON) -> bool:
+def is_usable(node: JSON) -> bool:
+    """Whether a node is ready and has no taint but the run's own."""
     conditions = node.get("status", {}).get("conditions", ())
     is_up = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return is_up and all(taint["key"] == workloads.TAINT for taint in node["spec"].get("taints", ()))

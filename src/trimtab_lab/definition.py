@@ -60,6 +60,8 @@ class LabOptions:
     profiles: Sequence[Any] = ()
     """Profiles of Trimtab's scheduler beside its own."""
     control_plane: ControlPlane | None = None
+    restarts_control_plane: bool = False
+    """Whether etcd and the API server are restarted when they exit; otherwise the lab ends."""
 
     def has(self, binary: str) -> bool:
         """Whether the control plane has this binary."""
@@ -80,6 +82,7 @@ def supervisor_for(options: LabOptions) -> Supervisor:
     foundation, managers = real[:2], real[2:]
     lab = Supervisor(options.state, options.port, [*foundation, *managers, *_lab_parts(options), *_product(options)])
     lab.control_plane = options.control_plane.binaries.summary
+    lab.restarts_foundation = options.restarts_control_plane
 
     def prepare() -> None:
         write_configuration(options)

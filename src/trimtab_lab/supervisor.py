@@ -1,8 +1,9 @@
 """The supervisor of a lab: one process that starts the others, restarts them, and stops them.
 
 The processes up to the API server are the foundation of a lab: the embedded API server, which keeps everything in
-memory, or etcd and kube-apiserver. When one of them exits, the supervisor stops. Every other process may exit at any
-moment: it is restarted and reads what it needs from the API server.
+memory, or etcd and kube-apiserver. When one of them exits, the supervisor stops, unless it was asked to restart them
+too: etcd keeps its data on disk. Every other process may exit at any moment: it is restarted and reads what it needs
+from the API server.
 
     .lab/state.json     the process ids of the supervisor and of its processes
     .lab/kubeconfig     for kubectl
@@ -87,6 +88,8 @@ class Supervisor:
     control_plane: str = EMBEDDED
     prepare: Callable[[], None] = lambda: None
     """Writes the files that the processes need, before the first of them is started."""
+    restarts_foundation: bool = False
+    """Whether a process of the foundation that exits is restarted; its objects must be on disk."""
     _running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     @property
@@ -178,7 +181,9 @@ class Supervisor:
         return "\n".join([f"see {path}, which ends with:" if lines else f"see {path}", *lines])
 
     async def _watch(self) -> None:
-        """Restart processes that exit, except those of the foundation: the lab ends with them."""
+        """Restart processes that exit; the lab ends with those of the foundation, unless they are restarted too."""
+        if self.restarts_foundation:
+            await asyncio.gather(*(self._restart(spec) for spec in self.processes))
         async with asyncio.TaskGroup() as group:
             restarters = [group.create_task(self._restart(spec)) for spec in self._others]
             waiters = [group.create_task(self._exited(spec)) for spec in self._foundation]

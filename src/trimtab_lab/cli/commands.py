@@ -71,6 +71,7 @@ Examples:
 @options.FEATURE_GATES
 @options.EMULATED_VERSION
 @options.EXTRA_ARGS
+@options.RESTART_CONTROL_PLANE
 def up(
     state: Path,
     port: int,
@@ -78,6 +79,7 @@ def up(
     product: bool,
     components: tuple[str, ...],
     control_plane: str | None,
+    restart_control_plane: bool,
     **passed_through: Any,
 ) -> None:
     """Start a lab and keep it running until Ctrl-C or `trimtab lab down`."""
@@ -88,8 +90,13 @@ def up(
     if shape is not None:
         shapes.read(read_yaml(shape))  # reports a mistake here instead of in a log
     real = options.find_control_plane(control_plane, **passed_through)
+    if restart_control_plane and real is None:
+        raise click.UsageError("--restart-control-plane needs --control-plane: the embedded API server keeps no data")
     chosen = components if product else ()
-    supervisor = supervisor_for(LabOptions(state, port, shape, chosen, control_plane=real))
+    lab_options = LabOptions(
+        state, port, shape, chosen, control_plane=real, restarts_control_plane=restart_control_plane
+    )
+    supervisor = supervisor_for(lab_options)
     supervisor.report = click.echo
     supervisor.on_ready = lambda: click.echo(_banner(supervisor, real))
     _run(supervisor.run)

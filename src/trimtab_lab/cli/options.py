@@ -54,6 +54,12 @@ EXTRA_ARGS = click.option(
     "kube-controller-manager=--feature-gates=SomeFeature=true; repeatable.",
 )
 
+RESTART_CONTROL_PLANE = click.option(
+    "--restart-control-plane",
+    is_flag=True,
+    help="Restart etcd and kube-apiserver when they exit, instead of ending the lab; needs --control-plane.",
+)
+
 
 def find_control_plane(
     folder: str | None, feature_gates: tuple[str, ...], emulated_version: str, extra_args: tuple[str, ...]
