@@ -24,8 +24,10 @@ from trimtab.scaledown.pod_costs import PolicyCost, policy_cost
 from trimtab.scaledown.sources import Values
 from trimtab.snapshot import Snapshot
 
-SAMPLED = frozenset({"Idle", "Probe", "Scheduled"})
+SAMPLED = frozenset({"Idle", "Probe"})
 """Strategies that rank by measured values: no two samples are the same, so their ranks are rounded to whole numbers."""
+DRIFTING = SAMPLED | {"Scheduled"}
+"""Strategies whose ranks change although nothing happens to the group's own pods."""
 
 _MIDDLE = Band()
 

@@ -84,7 +84,7 @@ class ContinuousSettings:
     """Writes a second, over time, for all groups together."""
     burst: int = 100
     resync_sampled: float = 15.0
-    """Seconds after which groups and policies with sampled strategies are requeued."""
+    """Seconds after which groups and policies are requeued whose ranks drift: sampled strategies, and Scheduled."""
     resync: float = 300.0
     """Seconds after which all others are requeued: time alone may change ranks."""
     workers: int = 4
@@ -93,8 +93,8 @@ class ContinuousSettings:
 
     def requeue_after(self, spec: ScaleDownPolicySpec) -> float:
         """Seconds after which a policy, or a group that it applies to, is requeued without an event."""
-        sampled = any(each.name in assessment.SAMPLED for each in spec.strategies)
-        return self.resync_sampled if sampled else self.resync
+        drifts = any(each.name in assessment.DRIFTING for each in spec.strategies)
+        return self.resync_sampled if drifts else self.resync
 
 
 SETTINGS = ContinuousSettings()
