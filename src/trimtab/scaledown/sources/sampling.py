@@ -21,7 +21,7 @@ from trimtab.ranking.strategies.scheduled import Scheduled
 from trimtab.ranking.strategies.view import Scores, no_scores
 from trimtab.scaledown.sources.answers import AnswerSource, Fetch, HttpFetch, Network, ProbeRequest
 from trimtab.scaledown.sources.samples import Samples
-from trimtab.scaledown.sources.scores import NodeScores
+from trimtab.scaledown.sources.scores import NodeScores, ProfileOf
 from trimtab.scaledown.sources.usage import EAGER, PERIOD, UsageSource
 
 S = TypeVar("S", Idle, Probe, Scheduled)
@@ -63,12 +63,12 @@ class Sources:
         *,
         fetch: Fetch | None = None,
         networks: Sequence[Network] = (),
-        scores: NodeScores | None = None,
+        profile_of: ProfileOf | None = None,
     ) -> None:
         self.usage = UsageSource(client)
         self._http = HttpFetch()
         self.answers = AnswerSource(client.clock, fetch or self._http, networks=networks)
-        self.scores = scores
+        self._profile_of = profile_of
         self._clock = client.clock
         self._targets = targets
         self._measured: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class Sources:
         idle, probe = _configured(strategies, Idle), _configured(strategies, Probe)
         usage = self.usage.samples.fresh(pods, now=now, max_age=idle.settings.max_age_seconds) if idle else {}
         stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
-        return Values(usage, stated, self.scores or no_scores)
+        return Values(usage, stated, no_scores if self._profile_of is None else NodeScores(self._profile_of))
 
     def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
         """Why values that these strategies need are missing, as far as that is known."""
@@ -95,8 +95,8 @@ class Sources:
                 refusal = self.answers.refusals.get(pod.metadata.uid)
                 if refusal is not None:
                     return f"{pod.key} was probed and gave no answer: {refusal}"
-        if self.scores is not None and _configured(strategies, Scheduled):
-            return self.scores.problem(pods)
+        if self._profile_of is not None and _configured(strategies, Scheduled):
+            return NodeScores(self._profile_of).problem(pods)
         return ""
 
     def ages(self) -> Mapping[str, Callable[[], float]]:

@@ -24,6 +24,7 @@ from trimtab.api.pods import Pod
 from trimtab.placement.profiles import DEFAULT_SCHEDULER, Profile
 from trimtab.placement.standing import Standing, standing
 from trimtab.placement.support import unsupported
+from trimtab.ranking.keys import packed
 from trimtab.ranking.strategies.view import UNRANKED, FloatColumn
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
@@ -36,21 +37,29 @@ _STEP = BEST + 1
 ProfileOf = Callable[[str], Profile | None]
 """The profile of the scheduler of this name; None where it is not known."""
 
-_template = attrgetter("containers", "affinity", "tolerations", "topology_spread_constraints", "node_selector")
+_parts = attrgetter("containers", "affinity", "tolerations", "topology_spread_constraints", "node_selector")
 
 
 class NodeScores:
-    """Scores groups of pods from 0 to 100; a pod that cannot be evaluated, or has no node, gets none (NaN)."""
+    """Scores groups of pods from 0 to 100; a pod that cannot be evaluated, or has no node, gets none (NaN).
+
+    Made for one plan: it remembers which template each pod is of.
+    """
 
     def __init__(self, profile_of: ProfileOf) -> None:
         self._profile_of = profile_of
+        self._templates: dict[Hashable, int] = {}
+        self._seen: dict[int, int] = {}
+        """The templates of pods by the identity of the object."""
+        self._kept: list[Pod] = []
+        """These pods: while they are kept, no other object gets their identity."""
 
     def __call__(self, snapshot: Snapshot, rows: IntColumn) -> FloatColumn:
         """The scores of these pods."""
         nodes = snapshot.pods.node[rows]
         crowding: list[IntColumn] = []
         scores = np.full(len(rows), UNRANKED)
-        for pod, members in _templates(snapshot, rows):
+        for pod, members in self._by_template(snapshot, rows):
             found = self._standing(pod, snapshot, nodes[members])
             if found is not None:
                 scores[members] = found.scores[nodes[members]]
@@ -73,6 +82,28 @@ class NodeScores:
                 return f"{pod.key} cannot be scored: {need}"
         return ""
 
+    def _by_template(self, snapshot: Snapshot, rows: IntColumn) -> Iterable[tuple[Pod, IntColumn]]:
+        """The pods that have a node, those of one template together: one of them, and the positions of all."""
+        nodes = snapshot.pods.node[rows]
+        placed = np.flatnonzero((nodes != NOWHERE) & snapshot.nodes.known[nodes])
+        pods = [pod for pod in map(snapshot.pods.objects.__getitem__, rows[placed].tolist()) if pod is not None]
+        seen = self._seen
+        known = [seen.get(id(pod), -1) for pod in pods]
+        if -1 in known:
+            known = [self._see(pod) for pod in pods]
+        templates = np.array(known, dtype=np.int64)
+        for template in set(known):
+            members = np.flatnonzero(templates == template)
+            yield pods[int(members[0])], placed[members]
+
+    def _see(self, pod: Pod) -> int:
+        owner = pod.metadata.controller
+        parts = map(id, _parts(pod.spec))  # equal parts of pods in a snapshot are one object
+        key = (_common_labels(pod), "" if owner is None else owner.uid, pod.spec.scheduler_name, *parts)
+        self._kept.append(pod)
+        template = self._seen[id(pod)] = self._templates.setdefault(key, len(self._templates))
+        return template
+
     def _standing(self, pod: Pod, snapshot: Snapshot, nodes: IntColumn) -> Standing | None:
         profile = self._profile_of(scheduler_of(pod))
         if profile is None:
@@ -94,26 +125,9 @@ def in_classes(crowding: Sequence[IntColumn], scores: FloatColumn) -> FloatColum
     """Scores that compare crowding first, the first constraint before the others, and then the scores themselves."""
     if not crowding or not len(scores):
         return scores
-    found, classes = np.unique(np.stack(crowding, axis=1), axis=0, return_inverse=True)
-    better = len(found) - 1 - classes.reshape(-1)
+    found, classes = np.unique(packed(crowding).keys, return_inverse=True)
+    better = len(found) - 1 - classes
     return BEST * (_STEP * better + scores) / (_STEP * len(found) - 1)
-
-
-def _templates(snapshot: Snapshot, rows: IntColumn) -> Iterable[tuple[Pod, IntColumn]]:
-    """The pods that have a node, those of one template together: one of them, and the positions of all."""
-    pods = snapshot.pods
-    placed = np.flatnonzero((pods.node[rows] != NOWHERE) & snapshot.nodes.known[pods.node[rows]])
-    chosen = rows[placed]
-    common: dict[int, Hashable] = {}
-    found: dict[Hashable, tuple[Pod, list[int]]] = {}
-    for at, row, labels in zip(placed.tolist(), chosen.tolist(), pods.label_set[chosen].tolist(), strict=True):
-        pod = pods.objects[row]
-        if pod is not None:
-            if labels not in common:
-                common[labels] = _common_labels(pod)
-            key = (common[labels], pod.spec.scheduler_name, *map(id, _template(pod.spec)))
-            found.setdefault(key, (pod, []))[1].append(at)
-    return ((pod, np.array(members, dtype=np.int64)) for pod, members in found.values())
 
 
 def _common_labels(pod: Pod) -> Hashable:

@@ -13,7 +13,7 @@ from trimtab.scaledown.continuous.assessment import SAMPLED
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.groups import GroupKey, Groups
 from trimtab.scaledown.sources.sampling import Sources, Target
-from trimtab.scaledown.sources.scores import NodeScores, ProfileOf
+from trimtab.scaledown.sources.scores import ProfileOf
 from trimtab.scaledown.view import View
 
 TARGETS_FOR = 3.0
@@ -32,8 +32,8 @@ def sources_for(
 
     `defaults` is called again and again: pods to which no policy applies any more are not sampled.
     """
-    scores = NodeScores(profile_of or {DEFAULT_SCHEDULER: default_profile()}.get)
-    return Sources(client, Targets(client.clock, view, defaults), scores=scores, **settings)
+    profiles = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
+    return Sources(client, Targets(client.clock, view, defaults), profile_of=profiles, **settings)
 
 
 class Targets:
