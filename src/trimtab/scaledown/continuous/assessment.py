@@ -106,7 +106,7 @@ def pod_costs(
 ) -> list[PolicyCost]:
     """The costs of a group as they are written to its pods."""
     chosen = [pod for pod in pods if pod.key in wanted]
-    among = fingerprint(pod.metadata.name for pod in chosen) if recompute and carrier.sign > 0 else None
+    among = fingerprint(pod.metadata.name for pod in chosen) if recompute else None
     return [PolicyCost(pod, policy, carrier, wanted[pod.key], among) for pod in chosen]
 
 

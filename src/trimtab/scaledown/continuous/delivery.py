@@ -42,6 +42,7 @@ from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import object_key
 from trimtab.kube.runners import Result, Runner
 from trimtab.ranking.costs import Band, Carrier
+from trimtab.ranking.faults import recomputation_faults
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.constraints import constraints_for
@@ -178,6 +179,9 @@ class Continuous:
         spec = group.spec
         if spec is None:
             return Assessment()
+        refusal = next(recomputation_faults(spec, group.key.kind, self._registry), None)
+        if refusal is not None:  # it was stored without admission, or before Trimtab was installed
+            return Assessment(fault=str(refusal))
         strategies = self.strategies(group, spec)
         values = self._sources.values(strategies, pods)
         return assessment.assess(pods, strategies, values, self._view.snapshot, self._clock.now(), self._registry)
