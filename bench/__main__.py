@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "order-replicaset-100k": ranking.order_replicaset_100k,
     "order-cloneset-10k": ranking.order_cloneset_10k,
     "plan-10k": ranking.plan_10k,
+    "plan-recomputed-1k": ranking.recomputed_1k,
     "snapshot-event": events.snapshot_event,
     "snapshot-memory": events.snapshot_memory,
     "spread-5k": placement.spread_5k,

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from bench.figures import Figure, against_calibration
 from trimtab.api.annotations import DELETION_COST
+from trimtab.api.core import Service, ServiceSpec
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
+from trimtab.api.scaledown import StrategySpec
 from trimtab.api.times import to_ns
+from trimtab.placement.profiles import default_profile
 from trimtab.ranking import Constraint, Workload, plan
 from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import SpreadConstraintsRanker
 from trimtab.ranking.victims import order_contenders, replicaset_order
+from trimtab.scaledown.sources.scores import NodeScores
 from trimtab.snapshot import Snapshot
 
 PODS = 10_000
+RECOMPUTED, REMOVED = 1_000, 100
 PODS_A_NODE = 5
 ZONES = 3
 DAYS = 3
@@ -54,6 +61,22 @@ def plan_10k() -> Figure:
     view = crowd(PODS)
     workload = Workload.of_all(view, constraints=[Constraint(ZONE), Constraint(HOSTNAME)])
     return against_calibration(lambda: plan(workload, view, replicas=6_000, now=to_ns(NOW)), limit="≤ 10")
+
+
+def recomputed_1k() -> Figure:
+    """100 of 1,000 pods by `Scheduled`, whose ranks are computed again after each removal, by the default profile and
+    its default constraints: a Service selects the pods."""
+    view = crowd(RECOMPUTED)
+    metadata = ObjectMeta(name="web", namespace="default")
+    view.put(Service(metadata=metadata, spec=ServiceSpec(selector={"app": "web"})))
+    workload = Workload.of_all(view, constraints=[Constraint(ZONE), Constraint(HOSTNAME)])
+    profile = default_profile()
+    policy = replace(Policy.of([StrategySpec(name="Scheduled")]), scores=NodeScores(lambda _: profile))
+
+    def work() -> None:
+        plan(workload, view, policy, replicas=RECOMPUTED - REMOVED, now=to_ns(NOW))
+
+    return against_calibration(work, limit="≤ 100", turns=3)
 
 
 def _replicaset(size: int, limit: str, *, repeat: int) -> Figure:

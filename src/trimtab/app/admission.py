@@ -23,7 +23,7 @@ from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints
+from trimtab.app.scheduling import default_constraints, profile_of
 from trimtab.kube.components import Background, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
@@ -107,6 +107,7 @@ class _ScaleDowns:
             self._view,
             lambda: replace(configured, enabled=dependencies.switch.on),
             networks=dependencies.probe_networks,
+            profile_of=profile_of(dependencies.configuration),
         )
         self._reports = PlanReports(dependencies.client, self._view.policies.get)
         self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")

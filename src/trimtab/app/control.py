@@ -9,7 +9,7 @@ from functools import partial
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints
+from trimtab.app.scheduling import default_constraints, profile_of
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
@@ -49,7 +49,8 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 
     def make(client: Client) -> Component:
         view = View(client)
-        sources = sources_for(client, view, now, networks=dependencies.probe_networks)
+        networks, profiles = dependencies.probe_networks, profile_of(dependencies.configuration)
+        sources = sources_for(client, view, now, networks=networks, profile_of=profiles)
         topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from trimtab.api.configuration import TrimtabConfiguration
@@ -10,6 +11,7 @@ from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
 from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.app.dependencies import Dependencies
 from trimtab.kube.components import Component
+from trimtab.placement.profiles import DEFAULT_SCHEDULER, Profile, default_profile
 from trimtab.scheduler import configuration as scheduler_configuration
 from trimtab.scheduler.configuration import Configuration
 from trimtab.scheduler.metrics import Metrics
@@ -40,6 +42,12 @@ def settings(configuration: TrimtabConfiguration) -> Configuration:
     if election is not None and "resourceNamespace" not in election_tree:
         election = replace(election, namespace=configuration.namespace)
     return replace(read, election=election, namespaces=frozenset(configuration.namespaces))
+
+
+def profile_of(configuration: TrimtabConfiguration) -> Callable[[str], Profile | None]:
+    """A function that finds how the scheduler of a name places pods: by the configuration, or as kube-scheduler does
+    without one; None for a scheduler that is neither."""
+    return {DEFAULT_SCHEDULER: default_profile(), **settings(configuration).profiles}.get
 
 
 def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySpreadConstraint, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+import numpy as np
+
 from trimtab.api.cloneset import CloneSet, RankWait
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
@@ -15,6 +17,7 @@ from trimtab.cloneset.observation import Group
 from trimtab.cloneset.ranks import ByRank, OriginalOrder, RankDecision, Terms, Wait
 from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.sizes import Sizes
+from trimtab.ranking.costs import Carrier
 from trimtab.ranking.rankers import Constraint
 from trimtab.snapshot import Snapshot
 
@@ -112,6 +115,8 @@ def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | Non
     count, costs = needed.shrink, None
     if isinstance(decision, ByRank):
         count, costs = min(count, decision.allowance), victims.as_costs(decision.ranks)
+    elif context.terms is not None and context.terms.carrier is Carrier.ANNOTATION:
+        costs = np.array(ranks.costs_without_policy(group.pods), dtype=np.int64)
     order = victims.old_first(context.snapshot, group, context.rules, scale=context.settings.scale, costs=costs)
     fallback_reason = decision.reason if isinstance(decision, OriginalOrder) else ""
     wait = context.previous_wait if fallback_reason else None  # it is over until all have gone

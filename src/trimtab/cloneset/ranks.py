@@ -1,9 +1,12 @@
-"""Costs honoured as ranks, behind the feature gate `CloneSetPodCost`. Pure.
+"""Costs honoured as ranks: those of the other carriers behind the feature gate `CloneSetPodCost`. Pure.
 
 Ranks are read from the policy's carrier: the proposal's annotation, or the PodGroupCost of the CloneSet; without a
-policy, from the PodGroupCost if there is one, else from the annotations. In all of them the higher rank goes first. A
-policy that writes `pod-deletion-cost` is not handled here: that is criterion 4 of the CloneSet's own order, where a
-missing cost counts as 0.
+policy, from the PodGroupCost if there is one, else from the annotations. In all of them the higher rank goes first.
+
+A policy that keeps `pod-deletion-cost` current is honoured in the same way, and needs no gate: a pod's rank is that
+cost with its sign turned. A cost of another writer, which the policy obeys, is a rank too. Costs that are written for
+one scale-down (`OnScaleIntent`) are not handled here: only some pods need them, and they are criterion 4 of the
+CloneSet's own order, where a missing cost counts as 0.
 
 | ranks | what happens |
 |---|---|
@@ -27,7 +30,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.api import times
-from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
+from trimtab.api.annotations import (
+    ALPHA_COST,
+    DELETION_COST,
+    RANKED_AMONG,
+    CostOwner,
+    cost_owner,
+    fingerprint,
+    parse_cost,
+    policy_cost_annotation,
+    previous_cost,
+)
 from trimtab.api.cloneset import RankWait
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
@@ -98,11 +111,14 @@ RankDecision = ByRank | OriginalOrder | Wait
 
 
 def terms(policy: ScaleDownPolicySpec | None, registry: Mapping[str, Factory] = STRATEGIES) -> Terms | None:
-    """What a policy requires; None if it writes deletion costs, which the victim order uses. Raises InvalidError."""
+    """What a policy requires; None if it writes deletion costs for each scale-down, which the victim order uses.
+
+    Raises InvalidError.
+    """
     if policy is None:
         return WITHOUT_POLICY
     carrier = Carrier(policy.carrier)
-    if carrier is Carrier.ANNOTATION:
+    if carrier is Carrier.ANNOTATION and policy.delivery == "OnScaleIntent":
         return None
     combination = Combination.of(policy.strategies, registry)
     unranked = policy.when_unranked
@@ -120,6 +136,8 @@ def known_ranks(required: Terms, pods: Sequence[Pod], costs: PodGroupCost | None
     """The existing ranks; None if there are none and no policy requires them."""
     if required.carrier is Carrier.POD_GROUP_COST or (required.carrier is None and costs is not None):
         return _from_group(costs)
+    if required.carrier is Carrier.ANNOTATION:
+        return _from_deletion_costs(pods)
     annotated = _from_annotations(pods)
     return annotated if annotated.ranks or required.is_required else None
 
@@ -135,6 +153,33 @@ def _from_annotations(pods: Sequence[Pod]) -> KnownRanks:
     among = {pod.metadata.annotations.get(RANKED_AMONG) for pod in pods}
     ranks = {name: rank for name, rank in values.items() if not math.isnan(rank)}
     return KnownRanks(ranks, among.pop() if len(among) == 1 else None)
+
+
+def _from_deletion_costs(pods: Sequence[Pod]) -> KnownRanks:
+    """Ranks that a policy keeps current as deletion costs; pods with a cost of another writer keep that one."""
+    owners = {pod.metadata.name: cost_owner(pod.metadata.annotations) for pod in pods}
+    costs = {pod.metadata.name: parse_cost(pod.metadata.annotations.get(DELETION_COST)) for pod in pods}
+    ranks = {
+        name: -float(cost)
+        for name, cost in costs.items()
+        if cost is not None and owners[name] in (CostOwner.POLICY, CostOwner.OTHER)
+    }
+    written = (pod for pod in pods if owners[pod.metadata.name] is CostOwner.POLICY)
+    among = {pod.metadata.annotations.get(RANKED_AMONG) for pod in written}
+    return KnownRanks(ranks, among.pop() if len(among) == 1 else None)
+
+
+def costs_without_policy(pods: Sequence[Pod]) -> tuple[int, ...]:
+    """The deletion costs that pods have without those that a policy keeps current."""
+    return tuple(_cost_without_policy(pod) for pod in pods)
+
+
+def _cost_without_policy(pod: Pod) -> int:
+    annotations = pod.metadata.annotations
+    written = policy_cost_annotation(annotations)
+    is_ours = written is not None and cost_owner(annotations) is CostOwner.POLICY
+    text = previous_cost(written) if written is not None and is_ours else annotations.get(DELETION_COST)
+    return parse_cost(text) or 0
 
 
 def evaluate(

@@ -217,10 +217,11 @@ class Reconciler:
 
     def _terms(self, cloneset: CloneSet) -> Terms | None:
         """How ranks are honoured. An invalid policy reports that itself, and is ignored here."""
-        if not self._settings.pod_cost:
+        policy = self._policy_of(cloneset)
+        if not self._settings.pod_cost and (policy is None or policy.carrier != "Annotation"):
             return None
         try:
-            return ranks.terms(self._policy_of(cloneset), self._settings.strategies)
+            return ranks.terms(policy, self._settings.strategies)
         except InvalidError as error:
             log.warning("CloneSet %s: its invalid ScaleDownPolicy is ignored: %s", key_of(cloneset), error)
             return None

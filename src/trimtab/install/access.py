@@ -112,10 +112,11 @@ ACCESS: Mapping[str, Access] = {
     ),
     "webhooks": Access(
         cluster=(
-            Permission("", ("namespaces",), READ),
+            Permission("", ("namespaces", "services"), READ),
             Permission("", ("nodes", "replicationcontrollers"), ("get", *READ)),
             Permission("", ("pods",), ("get", *READ, "patch")),
             Permission("apps", ("deployments", "replicasets"), ("get", *READ)),
+            Permission("apps", ("statefulsets",), READ),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
             _TOPOLOGY_STATUS,
             Permission("trimtab.dev", ("scaledownpolicies",), READ),
@@ -128,10 +129,10 @@ ACCESS: Mapping[str, Access] = {
     ),
     "controllers": Access(
         cluster=(
-            Permission("", ("nodes", "replicationcontrollers"), READ),
+            Permission("", ("nodes", "replicationcontrollers", "services"), READ),
             Permission("", ("namespaces",), (*READ, "patch")),
             Permission("", ("pods",), ("get", *READ, "create", "patch", "delete")),
-            Permission("apps", ("deployments", "replicasets"), READ),
+            Permission("apps", ("deployments", "replicasets", "statefulsets"), READ),
             Permission("apps", ("controllerrevisions",), ("get", *READ, "create", "patch", "delete")),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
             Permission("apps.kruise.io", ("clonesets/status",), ("patch",)),

@@ -16,6 +16,7 @@ A pod that one strategy leaves unranked has no total: a sum with a part missing 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -150,6 +151,16 @@ def problems(specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = ST
         except InvalidError as error:
             yield error.under(f"spec.strategies[{at}]")
     yield from strategy_problems(tuple(specs))
+
+
+def recomputed(specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> tuple[str, ...]:
+    """The strategies among these, as far as they can be made, whose ranks do not outlast a removal."""
+    names = []
+    for spec in specs:
+        with contextlib.suppress(InvalidError, StrategyError, KeyError):
+            made = _made(spec, registry)
+            names += [spec.name] if made.recompute or made.one_at_a_time else []
+    return tuple(dict.fromkeys(names))
 
 
 def _check(spec: StrategySpec, registry: Mapping[str, Factory]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from trimtab.api import limits, scaledown, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
-from trimtab.api.scaledown import ScaleDownPolicy, StrategySpec
+from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
 from trimtab.ranking import combination
 from trimtab.ranking.strategies import STRATEGIES, Factory
 
@@ -28,6 +28,28 @@ def faults(policy: ScaleDownPolicy, registry: Mapping[str, Factory] = STRATEGIES
     if policy.spec.selector is not None and next(limits.problems(policy.spec.selector, ""), None) is None:
         yield from _selector_faults(policy.spec.selector)
     yield from strategy_faults(policy.spec.strategies, registry)
+    target = policy.spec.target_ref
+    yield from recomputation_faults(policy.spec, "" if target is None else target.kind, registry)
+
+
+def recomputation_faults(
+    spec: ScaleDownPolicySpec, kind: str, registry: Mapping[str, Factory] = STRATEGIES
+) -> Iterator[InvalidError]:
+    """Why a policy cannot have its ranks recomputed after each removal by workloads of a kind (empty for any kind).
+
+    A built-in controller deletes as many pods as it is told to, by the costs that it sees. Only Trimtab's CloneSets
+    wait for the next ones.
+    """
+    if kind == "CloneSet" or (spec.delivery, spec.carrier) != ("Continuous", "Annotation"):
+        return
+    names = combination.recomputed(spec.strategies, registry)
+    if names:
+        yield InvalidError(
+            "spec.delivery",
+            f"Continuous with the carrier Annotation cannot be used with {' and '.join(names)}: the ranks must be "
+            f"recomputed after each removal, and the controller of a {kind or 'built-in kind'} does not wait for that; "
+            "write OnScaleIntent, or a targetRef that names a CloneSet",
+        )
 
 
 def strategy_faults(

@@ -125,13 +125,15 @@ def _ranked_sequence(
     preference: IntColumn,
     count: int,
     combined: Combined | None,
+    spreads: tuple[Spread, ...] | None = None,
 ) -> RemovalSequence:
-    """All pods in sequence, by ranks that hold for all victims."""
+    """All pods in sequence, by ranks that hold for all victims; `spreads` are those of its constraints, if known."""
     rows = workload.rows
     standing = _standing(stock, LAST_BEFORE_PLAN[workload.foreign_costs])
     ranks = np.zeros(len(rows), dtype=np.int64) if combined is None else descending(combined.total)
     tiers = packed((standing, ranks)).keys
-    spreads = resolve(workload.constraints, snapshot, rows)
+    if spreads is None:
+        spreads = resolve(workload.constraints, snapshot, rows)
     order = removal(tiers, [each.domains for each in spreads], preference, count, [each.others for each in spreads])
     order = replace(order, order=satisfy(order.order, count, tiers, spreads))
     reasons = _reasons(order, standing, ranks, count)
@@ -148,21 +150,22 @@ def _recomputed_sequence(
     rows: list[int] = []
     reasons: list[int] = []
     parts: dict[int, tuple[Part, ...]] = {}
-    left = workload
+    spreads = resolve(workload.constraints, snapshot, workload.rows)
+    left, counted = workload, spreads
     with ExitStack() as assumed:
         for _ in range(count):
             combined = policy.rank(snapshot, left.rows, now)
             order = stock_order(left, snapshot, now)
-            step = _ranked_sequence(left, snapshot, order, places_in(order), 1, combined)
+            step = _ranked_sequence(left, snapshot, order, places_in(order), 1, combined, counted)
             chosen = int(step.rows[0])
             rows.append(chosen)
             reasons.append(int(step.reasons[0]))
             parts |= step.parts
+            counted = tuple(each.without(left.rows == chosen) for each in counted)
             left = left.without(chosen)
             assumed.enter_context(snapshot.with_assumed(gone=pod_keys(snapshot, np.array([chosen]))))
     rest = stock.rows[~np.isin(stock.rows, rows)]
     sequence = np.concatenate([np.array(rows, dtype=np.int64), rest])
-    spreads = resolve(workload.constraints, snapshot, workload.rows)
     return RemovalSequence(sequence, count, np.array(reasons, dtype=np.int64), spreads, False, parts)
 
 

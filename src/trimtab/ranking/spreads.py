@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,10 @@ class Spread:
         found = self.domains[chosen]
         counts: IntColumn = np.bincount(found[found != ABSENT], minlength=len(self.names))
         return counts
+
+    def without(self, gone: Mask) -> Spread:
+        """The same constraint without some pods of the workload; its domains stay."""
+        return replace(self, domains=self.domains[~gone])
 
     @property
     def has_too_few_domains(self) -> bool:

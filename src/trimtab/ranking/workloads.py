@@ -14,6 +14,7 @@ from trimtab.ranking.combination import Combination, Combined
 from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import Constraint, ranker_for
 from trimtab.ranking.strategies import STRATEGIES, Factory, View
+from trimtab.ranking.strategies.view import Scores, no_scores
 from trimtab.ranking.victims import STOCK, Options, Order, order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
@@ -101,7 +102,7 @@ class Policy:
     combination: Combination
     usage: Mapping[str, float] = field(default_factory=dict)
     stated: Mapping[str, float] = field(default_factory=dict)
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: Scores = no_scores
 
     @classmethod
     def of(cls, specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> Policy:

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from trimtab.api.annotations import PlanAnnotation, plan_annotation
-from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
-from trimtab.api.core import Namespace, ReplicationController
+from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
@@ -65,6 +65,8 @@ class View:
         self.deployments = self._informer(Deployment, owned)
         self.sets = self._informer(ReplicaSet, owned)
         self.replicators = self._informer(ReplicationController, owned)
+        self.services = self._informer(Service, {})
+        self.stateful_sets = self._informer(StatefulSet, {})
         self.clonesets = self._informer(CloneSet, owned)
         self.policies = self._informer(ScaleDownPolicy, {BY_NAMESPACE: by_namespace})
         self._keep_snapshot()
@@ -72,7 +74,8 @@ class View:
     @property
     def required(self) -> tuple[Informer[Any], ...]:
         """The informers of kinds that every cluster has."""
-        return (self.pods, self.nodes, self.namespaces, self.deployments, self.sets, self.replicators)
+        pods_and_nodes = (self.pods, self.nodes, self.namespaces, self.services)
+        return (*pods_and_nodes, self.deployments, self.sets, self.replicators, self.stateful_sets)
 
     @property
     def optional(self) -> tuple[Informer[Any], ...]:
@@ -186,6 +189,23 @@ class View:
             added=self.snapshot.put,
             updated=lambda _, new: self.snapshot.put(new),
             deleted=lambda node: self.snapshot.drop(Node, "", node.metadata.name),
+        )
+        self.namespaces.subscribe(
+            added=self.snapshot.put,
+            updated=lambda _, new: self.snapshot.put(new),
+            deleted=lambda namespace: self.snapshot.drop(Namespace, "", namespace.metadata.name),
+        )
+        self._keep_groups(self.sets, ReplicaSet)
+        self._keep_groups(self.replicators, ReplicationController)
+        self._keep_groups(self.services, Service)
+        self._keep_groups(self.stateful_sets, StatefulSet)
+
+    def _keep_groups(self, informer: Informer[Any], kind: type[Any]) -> None:
+        """Keep in the snapshot what default constraints take their selectors from."""
+        informer.subscribe(
+            added=self.snapshot.put,
+            updated=lambda _, new: self.snapshot.put(new),
+            deleted=lambda old: self.snapshot.drop(kind, old.metadata.namespace, old.metadata.name),
         )
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from trimtab.api.times import parse_ns
-from trimtab.ranking.strategies import STRATEGIES, Strategy, View
+from trimtab.ranking.strategies import STRATEGIES, UNRANKED, Strategy, View
+from trimtab.ranking.strategies.view import FloatColumn, Scores
 from trimtab.snapshot import Snapshot
+from trimtab.snapshot.columns import IntColumn
 from trimtab.testing.builders import ClusterBuilder, PodBuilder, pod
 
 NOW = parse_ns("2026-01-02T00:00:00Z")
@@ -25,8 +27,22 @@ def view_of(source: ClusterBuilder | Snapshot, *names: str, **handed_in: Mapping
     snapshot = source if isinstance(source, Snapshot) else source.snapshot()
     index = snapshot.pods.rows.index
     rows = [index[f"default/{name}"] for name in names] if names else list(index.values())
-    values = {kind: {f"default/{name}": v for name, v in by_name.items()} for kind, by_name in handed_in.items()}
+    values: dict[str, Any] = {
+        kind: {f"default/{name}": v for name, v in by_name.items()} for kind, by_name in handed_in.items()
+    }
+    if "scores" in values:
+        values["scores"] = scores_from(values["scores"])
     return View(snapshot, np.array(rows, dtype=np.int64), NOW, **values)
+
+
+def scores_from(by_key: Mapping[str, float]) -> Scores:
+    """A function that gives pods these scores, whatever else changes."""
+
+    def scores(snapshot: Snapshot, rows: IntColumn) -> FloatColumn:
+        names = snapshot.pods.rows.names
+        return np.array([by_key.get(names[row] or "", UNRANKED) for row in rows.tolist()], dtype=np.float64)
+
+    return scores
 
 
 def strategy(name: str, **args: Any) -> Strategy:

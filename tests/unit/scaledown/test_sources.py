@@ -20,14 +20,11 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.retries import NO_RETRIES
-from trimtab.placement.profiles import default_profile
 from trimtab.ranking.strategies.probe import ProbeSettings
 from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, ProbeRequest, Unanswered, address_of, read_answer
 from trimtab.scaledown.sources.samples import Samples
 from trimtab.scaledown.sources.sampling import Sources, Target
-from trimtab.scaledown.sources.scores import ScoreSource, score_of
-from trimtab.snapshot import Snapshot
-from trimtab.testing.builders import PodBuilder, cluster, pod
+from trimtab.testing.builders import PodBuilder, pod
 from trimtab.testing.clocks import VirtualClock
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -434,77 +431,3 @@ async def test_sampling_goes_on_after_a_failure() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-def zoned() -> tuple[Snapshot, dict[str, Pod]]:
-    """Four pods that want to be spread over zones: three share one, one is alone in another."""
-    made = cluster("z1: a b", "z2: x")
-    pods = {
-        name: pod(name).labels(app="web").spread("zone", hard=False).on(where)
-        for name, where in (("p", "a"), ("q", "b"), ("s", "a"), ("r", "x"))
-    }
-    snapshot = made.with_pods(*pods.values()).snapshot()
-    return snapshot, {name: each.build() for name, each in pods.items()}
-
-
-def test_a_pod_on_a_worse_node_scores_less() -> None:
-    """As the scheduler would see it now, with the pod itself taken out; and nothing is changed by looking."""
-    snapshot, pods = zoned()
-    scores = {name: score_of(each, snapshot, default_profile()) for name, each in pods.items()}
-    assert scores["p"] is not None
-    assert scores["r"] is not None
-    assert scores["p"] < scores["r"] <= 100
-    assert scores == {name: score_of(each, snapshot, default_profile()) for name, each in pods.items()}
-
-
-@pytest.mark.parametrize(
-    ("change", "wanted"),
-    [
-        pytest.param(lambda node: node.cordoned(), 0.0, id="a node that would be refused now"),
-        pytest.param(lambda node: node.taint("k"), 0.0, id="one that is tainted since"),
-    ],
-)
-def test_a_node_that_is_not_feasible_any_more_scores_zero(change: Any, wanted: float) -> None:
-    """Its pods are deleted first."""
-    made = cluster("z1: a b")
-    change(made.node("a"))
-    snapshot = made.with_pods(pod("p").on("a")).snapshot()
-    assert score_of(pod("p").on("a").build(), snapshot, default_profile()) == wanted
-
-
-@pytest.mark.parametrize(
-    "a_pod",
-    [
-        pytest.param(pod("p"), id="one without a node"),
-        pytest.param(pod("p").on("gone"), id="one whose node is gone"),
-        pytest.param(
-            pod("p").on("a").spec(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
-            id="one that needs what we do not judge",
-        ),
-    ],
-)
-def test_a_pod_that_cannot_be_evaluated_has_no_score(a_pod: PodBuilder) -> None:
-    """So it is unranked."""
-    snapshot = cluster("z1: a b").with_pods(a_pod).snapshot()
-    assert score_of(a_pod.build(), snapshot, default_profile()) is None
-
-
-async def test_scores_are_taken_once_a_minute_and_a_few_at_a_time() -> None:
-    """And returned for policies that need them."""
-    clock = VirtualClock()
-    snapshot, pods = zoned()
-    source = ScoreSource(clock, snapshot, default_profile())
-    scheduled = (StrategySpec(name="Scheduled"),)
-    targets = [Target(scheduled, list(pods.values()))]
-    sources = Sources(Client(ScriptedTransport(), clock=clock), lambda: targets, scores=source)
-    await sources.score()
-    first = sources.values(scheduled, list(pods.values())).scores
-    assert set(first) == {"default/p", "default/q", "default/r", "default/s"}
-    assert sources.values(IDLE, list(pods.values())).scores == {}
-    snapshot.drop(Pod, "default", "q")
-    snapshot.drop(Pod, "default", "s")
-    await sources.score()
-    assert sources.values(scheduled, list(pods.values())).scores == first
-    await clock.advance(61)
-    await sources.score()
-    assert sources.values(scheduled, [pods["p"]]).scores["default/p"] > first["default/p"]

@@ -56,6 +56,13 @@ class Topology:
         by_domain[0] = 0.0
         return by_domain.take(self._domains.slots)
 
+    def crowding(self, cycle: Cycle) -> IntColumn:
+        """The pods that count in the domain of each node; on a node that does not count, those on the node itself."""
+        matching = _matching(cycle, self._constraint)
+        eligible = _eligible(cycle, self._constraint, self.present)
+        counts = self._domains.sums(matching, eligible).astype(np.int64)
+        return np.where(eligible, counts.take(self._domains.slots), matching)
+
     def _term(self, counts: Totals, domains: np.integer[Any]) -> Floats:
         return counts * go_log(float(domains + 2)) + float(self._constraint.max_skew - 1)
 

@@ -31,6 +31,16 @@ Ranks = FloatColumn | IntColumn
 
 UNRANKED = float("nan")
 
+Scores = Callable[[Snapshot, IntColumn], FloatColumn]
+"""How well the scheduler would place each of these pods of one group where it is, as things are in a snapshot: 0 to
+100, the higher the better; NaN for a pod that has no score."""
+
+
+def no_scores(_: Snapshot, rows: IntColumn) -> FloatColumn:
+    """No pod has a score."""
+    return np.full(len(rows), UNRANKED)
+
+
 _SAME: Mapping[str, tuple[str, ...]] = {ZONE: (ZONE, DEPRECATED_ZONE), REGION: (REGION, DEPRECATED_REGION)}
 
 
@@ -49,8 +59,8 @@ class View:
     """How much a pod uses; in which unit is for the strategy's settings to say (see `Idle`)."""
     stated: Mapping[str, float] = field(default_factory=dict)
     """What a pod, when asked, said that it would cost to delete it."""
-    scores: Mapping[str, float] = field(default_factory=dict)
-    """How well the scheduler would place the pod where it is now: 0 to 100, the higher the better."""
+    scores: Scores = no_scores
+    """How well pods are placed, by their scheduler. A function, because each removal changes it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", np.asarray(self.rows, dtype=np.int64))

@@ -24,8 +24,10 @@ from trimtab.scaledown.pod_costs import PolicyCost, policy_cost
 from trimtab.scaledown.sources import Values
 from trimtab.snapshot import Snapshot
 
-SAMPLED = frozenset({"Idle", "Probe", "Scheduled"})
+SAMPLED = frozenset({"Idle", "Probe"})
 """Strategies that rank by measured values: no two samples are the same, so their ranks are rounded to whole numbers."""
+DRIFTING = SAMPLED | {"Scheduled"}
+"""Strategies whose ranks change although nothing happens to the group's own pods."""
 
 _MIDDLE = Band()
 
@@ -104,7 +106,7 @@ def pod_costs(
 ) -> list[PolicyCost]:
     """The costs of a group as they are written to its pods."""
     chosen = [pod for pod in pods if pod.key in wanted]
-    among = fingerprint(pod.metadata.name for pod in chosen) if recompute and carrier.sign > 0 else None
+    among = fingerprint(pod.metadata.name for pod in chosen) if recompute else None
     return [PolicyCost(pod, policy, carrier, wanted[pod.key], among) for pod in chosen]
 
 

@@ -42,6 +42,7 @@ from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import object_key
 from trimtab.kube.runners import Result, Runner
 from trimtab.ranking.costs import Band, Carrier
+from trimtab.ranking.faults import recomputation_faults
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.constraints import constraints_for
@@ -84,7 +85,7 @@ class ContinuousSettings:
     """Writes a second, over time, for all groups together."""
     burst: int = 100
     resync_sampled: float = 15.0
-    """Seconds after which groups and policies with sampled strategies are requeued."""
+    """Seconds after which groups and policies are requeued whose ranks drift: sampled strategies, and Scheduled."""
     resync: float = 300.0
     """Seconds after which all others are requeued: time alone may change ranks."""
     workers: int = 4
@@ -93,8 +94,8 @@ class ContinuousSettings:
 
     def requeue_after(self, spec: ScaleDownPolicySpec) -> float:
         """Seconds after which a policy, or a group that it applies to, is requeued without an event."""
-        sampled = any(each.name in assessment.SAMPLED for each in spec.strategies)
-        return self.resync_sampled if sampled else self.resync
+        drifts = any(each.name in assessment.DRIFTING for each in spec.strategies)
+        return self.resync_sampled if drifts else self.resync
 
 
 SETTINGS = ContinuousSettings()
@@ -178,6 +179,9 @@ class Continuous:
         spec = group.spec
         if spec is None:
             return Assessment()
+        refusal = next(recomputation_faults(spec, group.key.kind, self._registry), None)
+        if refusal is not None:  # it was stored without admission, or before Trimtab was installed
+            return Assessment(fault=str(refusal))
         strategies = self.strategies(group, spec)
         values = self._sources.values(strategies, pods)
         return assessment.assess(pods, strategies, values, self._view.snapshot, self._clock.now(), self._registry)

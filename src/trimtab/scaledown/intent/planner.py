@@ -45,7 +45,8 @@ _RANK_AGAIN = 0.05
 """Seconds between two attempts to rank all pods."""
 
 _MOST_IN_LOOP = 500
-"""How many pods are planned in the event loop: that takes about 20 ms."""
+"""How many pods are planned in the event loop: that takes about 20 ms. Strategies whose ranks are recomputed rank them
+again for each removal."""
 _THREAD = ThreadPoolExecutor(1, thread_name_prefix="planner")
 
 WINDOW = 10.0
@@ -215,8 +216,9 @@ class Planner:
     def _planning(
         self, checked: CheckedRequest, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
     ) -> tuple[int, Callable[[Snapshot], tuple[ControllerPlan, ...]]]:
-        """How many pods are to be planned, and the function that does it."""
+        """How many pods are to be ranked, those that are ranked again included, and the function that plans them."""
         pods = {each.uid: self._view.pods_of(each.uid) for each in sizes}
+        removals = sum(each.before - each.after for each in sizes) if policy.combination.recompute else 1
         plan = partial(
             replicaset_plans.plan_controller,
             defaults=self._constraints,
@@ -228,7 +230,7 @@ class Planner:
             plans = (plan(workload, each, pods[each.uid], snapshot, policy) for each in sizes)
             return tuple(each for each in plans if each is not None)
 
-        return sum(map(len, pods.values())), work
+        return sum(map(len, pods.values())) * max(removals, 1), work
 
     async def _compute(self, pods: int, work: Callable[[Snapshot], T]) -> T:
         """Compute something from the snapshot. Without an await, or on a copy: rows are valid until the next event."""

@@ -10,7 +10,7 @@ from trimtab.api.configuration import ScaleDown
 from trimtab.api.errors import InvalidError
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.api.selectors import EVERYTHING, Selector
-from trimtab.ranking.faults import strategy_faults
+from trimtab.ranking.faults import recomputation_faults, strategy_faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.policy.workloads import compile_selector
 
@@ -63,7 +63,10 @@ def read_defaults(
     for at, form in enumerate(configured.default_policies):
         for error in strategy_faults(form.strategies, registry):
             raise InvalidError(error.path.replace("spec", f"defaultPolicies[{at}]", 1), error.reason)
-        policies.append(_default_policy(form))
+        policy = _default_policy(form)
+        for error in recomputation_faults(policy.spec, "", registry):
+            raise InvalidError(error.path.replace("spec", f"defaultPolicies[{at}]", 1), error.reason)
+        policies.append(policy)
     return Defaults(configured.enabled, tuple(policies), frozenset(exempt), frozenset(only))
 
 

@@ -18,9 +18,10 @@ from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies.idle import Idle
 from trimtab.ranking.strategies.probe import Probe
 from trimtab.ranking.strategies.scheduled import Scheduled
+from trimtab.ranking.strategies.view import Scores, no_scores
 from trimtab.scaledown.sources.answers import AnswerSource, Fetch, HttpFetch, Network, ProbeRequest
 from trimtab.scaledown.sources.samples import Samples
-from trimtab.scaledown.sources.scores import MAX_AGE, ScoreSource
+from trimtab.scaledown.sources.scores import NodeScores, ProfileOf
 from trimtab.scaledown.sources.usage import EAGER, PERIOD, UsageSource
 
 S = TypeVar("S", Idle, Probe, Scheduled)
@@ -45,7 +46,7 @@ class Values:
 
     usage: Mapping[str, float] = field(default_factory=dict)
     stated: Mapping[str, float] = field(default_factory=dict)
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: Scores = no_scores
 
     def apply_to(self, policy: Policy) -> Policy:
         """A policy with these values."""
@@ -62,12 +63,12 @@ class Sources:
         *,
         fetch: Fetch | None = None,
         networks: Sequence[Network] = (),
-        scores: ScoreSource | None = None,
+        profile_of: ProfileOf | None = None,
     ) -> None:
         self.usage = UsageSource(client)
         self._http = HttpFetch()
         self.answers = AnswerSource(client.clock, fetch or self._http, networks=networks)
-        self.scores = scores
+        self._profile_of = profile_of
         self._clock = client.clock
         self._targets = targets
         self._measured: frozenset[str] = frozenset()
@@ -79,9 +80,7 @@ class Sources:
         idle, probe = _configured(strategies, Idle), _configured(strategies, Probe)
         usage = self.usage.samples.fresh(pods, now=now, max_age=idle.settings.max_age_seconds) if idle else {}
         stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
-        scored = self.scores is not None and _configured(strategies, Scheduled)
-        scores = self.scores.samples.fresh(pods, now=now, max_age=MAX_AGE) if self.scores and scored else {}
-        return Values(usage, stated, scores)
+        return Values(usage, stated, no_scores if self._profile_of is None else NodeScores(self._profile_of))
 
     def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
         """Why values that these strategies need are missing, as far as that is known."""
@@ -96,12 +95,13 @@ class Sources:
                 refusal = self.answers.refusals.get(pod.metadata.uid)
                 if refusal is not None:
                     return f"{pod.key} was probed and gave no answer: {refusal}"
+        if self._profile_of is not None and _configured(strategies, Scheduled):
+            return NodeScores(self._profile_of).problem(pods)
         return ""
 
     def ages(self) -> Mapping[str, Callable[[], float]]:
         """Functions that return the age of the oldest sample of each source, in seconds."""
         known = {"usage": self.usage.samples, "answers": self.answers.samples}
-        known |= {"scores": self.scores.samples} if self.scores is not None else {}
         return {name: partial(self._oldest, samples) for name, samples in known.items()}
 
     def _oldest(self, samples: Samples) -> float:
@@ -109,7 +109,7 @@ class Sources:
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        works = (self.measure, self.probe, self.score)
+        works = (self.measure, self.probe)
         tasks = [asyncio.ensure_future(self._repeat(work)) for work in works]
         try:
             await asyncio.gather(*tasks)
@@ -122,8 +122,6 @@ class Sources:
         """Drop all samples: they are not refreshed any more."""
         self.usage.samples.keep(frozenset())
         self.answers.keep(frozenset())
-        if self.scores is not None:
-            self.scores.keep(frozenset())
 
     async def measure(self) -> None:
         """Sample usage, if it is due; earlier, if there are pods without a sample."""
@@ -142,15 +140,6 @@ class Sources:
         requests = list(_probe_requests(self._targets()))
         self.answers.keep(frozenset(request.pod.metadata.uid for request in requests))
         await self.answers.probe(requests)
-
-    async def score(self) -> None:
-        """Score the pods that are due."""
-        if self.scores is not None:
-            wanted = [
-                pod for target in self._targets() if _configured(target.strategies, Scheduled) for pod in target.pods
-            ]
-            self.scores.keep(frozenset(pod.metadata.uid for pod in wanted))
-            await self.scores.score(wanted)
 
     async def _repeat(self, work: Callable[[], Any]) -> None:
         while True:

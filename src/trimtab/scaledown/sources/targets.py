@@ -8,12 +8,12 @@ from typing import Any
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock
-from trimtab.placement.profiles import Profile, default_profile
+from trimtab.placement.profiles import DEFAULT_SCHEDULER, default_profile
 from trimtab.scaledown.continuous.assessment import SAMPLED
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.groups import GroupKey, Groups
 from trimtab.scaledown.sources.sampling import Sources, Target
-from trimtab.scaledown.sources.scores import ScoreSource
+from trimtab.scaledown.sources.scores import ProfileOf
 from trimtab.scaledown.view import View
 
 TARGETS_FOR = 3.0
@@ -21,15 +21,19 @@ TARGETS_FOR = 3.0
 
 
 def sources_for(
-    client: Client, view: View, defaults: Callable[[], Defaults], *, profile: Profile | None = None, **settings: Any
+    client: Client,
+    view: View,
+    defaults: Callable[[], Defaults],
+    *,
+    profile_of: ProfileOf | None = None,
+    **settings: Any,
 ) -> Sources:
-    """Sources for all policies in a view; `profile` is how pods are scheduled.
+    """Sources for all policies in a view; `profile_of` finds how the scheduler of a name places pods.
 
     `defaults` is called again and again: pods to which no policy applies any more are not sampled.
     """
-    scores = ScoreSource(client.clock, view.snapshot, profile or default_profile())
-    scores.follow((view.sets, view.replicators, view.namespaces))
-    return Sources(client, Targets(client.clock, view, defaults), scores=scores, **settings)
+    profiles = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
+    return Sources(client, Targets(client.clock, view, defaults), profile_of=profiles, **settings)
 
 
 class Targets:
