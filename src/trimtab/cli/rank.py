@@ -69,7 +69,8 @@ def _render_controller(controller: ControllerRanks, *, is_wide: bool) -> None:
     keys = controller.topology_keys
     is_cloneset = controller.pods[0].criteria.rank is not None
     crowding = "rank" if is_cloneset else "same node"
-    headers = ["#", "stock", "pod", *keys, "node", "phase", "ready", "cost", crowding, "ready for", "restarts", "age"]
+    short = [key.rpartition("/")[2] for key in keys]
+    headers = ["#", "stock", "pod", *short, "node", "phase", "ready", "cost", crowding, "ready for", "restarts", "age"]
     strategies = [each.strategy for each in controller.pods[0].strategies]
     headers += [f"{name} ({part})" for name in strategies for part in ("raw", "capped", "weighted")]
     headers += ["total"] if strategies else []

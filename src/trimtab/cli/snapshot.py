@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -40,9 +41,9 @@ def snapshot(
         raise click.UsageError("the file is compressed; redirect it (> cluster.json.zst), or add --plain")
     cluster = Source(kubeconfig, context, namespace).read()
     captured = files.to_file(cluster)
-    content = anonymous.anonymize(files.tree_of(captured)) if anonymize else captured
+    content: Any = anonymous.anonymize(files.tree_of(captured)) if anonymize else captured
     data = files.encode(content, compress=not plain)
     if file is not None:
         file.write_bytes(data)
     else:
-        click.get_binary_stream("stdout").write(data)
+        sys.stdout.buffer.write(data)

@@ -85,7 +85,8 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """The view that decisions scan."""
         snapshot = Snapshot()
-        for kind in (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod):
+        kinds: tuple[type[Any], ...] = (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod)
+        for kind in kinds:
             for each in self.all(kind):
                 snapshot.put(each)
         return snapshot
@@ -126,7 +127,8 @@ class Cluster:
 
     def workloads(self) -> Iterator[Workload]:
         """Everything that can be scaled down; ReplicaSets of Deployments are left to these."""
-        for kind in (Deployment, ReplicaSet, ReplicationController, CloneSet):
+        kinds: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet)
+        for kind in kinds:
             for each in self.all(kind):
                 owner = each.metadata.controller
                 if kind is not ReplicaSet or owner is None or owner.kind != "Deployment":

@@ -67,7 +67,7 @@ def _pod_spec(spec: PodSpec) -> PodSpec:
 
 def _volume(volume: Volume) -> Volume | None:
     """A volume without what it refers to; None for one that any node can mount."""
-    restricting = {name: {} for name in STORAGE if getattr(volume, name) is not None}
+    restricting: dict[str, Any] = {name: {} for name in STORAGE if getattr(volume, name) is not None}
     if not restricting and volume.image is None:
         return None
     return Volume(image=volume.image, **restricting)

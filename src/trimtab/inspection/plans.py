@@ -174,8 +174,7 @@ def controller_plans(
     cluster: Cluster, workload: Workload, replicas: int, settings: Settings, *, within: float = WINDOW
 ) -> PlanInput:
     """The plans as the features make them, one for each controller that loses pods."""
-    sets = cluster.sets_of(workload) if isinstance(workload, Deployment) else ()
-    sizes = proportional.controller_sizes(workload, replicas, sets, siblings=cluster.siblings_of(workload))
+    sizes = controller_sizes(cluster, workload, replicas)
     applied, effective, policy = policy_of(cluster, workload, settings)
     window = Window.after(cluster.time, seconds=within, tolerance=settings.tolerance)
     model = ControllerModel(cluster.time, window, is_stable(cluster, workload), settings.options)
@@ -190,6 +189,12 @@ def controller_plans(
         for size in sizes
     )
     return PlanInput(sizes, model, applied, tuple(each for each in plans if each is not None))
+
+
+def controller_sizes(cluster: Cluster, workload: Workload, replicas: int) -> tuple[ControllerSize, ...]:
+    """The controllers that shrink when a workload is scaled down."""
+    sets = cluster.sets_of(workload) if isinstance(workload, Deployment) else ()
+    return proportional.controller_sizes(workload, replicas, sets, siblings=cluster.siblings_of(workload))
 
 
 def _check(workload: Workload, replicas: int) -> None:

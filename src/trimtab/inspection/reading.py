@@ -45,6 +45,39 @@ async def read(
     )
 
 
+async def readable(
+    client: Client, *, namespace: str, kinds: Iterable[type[Any]]
+) -> tuple[str, list[type[Any]], tuple[Gap, ...]]:
+    """The namespace to follow (empty for all), the kinds that may be listed there, and what is missing."""
+    infos = [INFO[kind] for kind in kinds]
+    answers = [await _probed(client, info, "") for info in infos]
+    refused = {info.plural for info, answer in zip(infos, answers, strict=True) if isinstance(answer, Forbidden)}
+    scope = namespace if "pods" in refused else ""
+    found: list[type[Any]] = []
+    gaps: list[Gap] = []
+    for info, answer in zip(infos, answers, strict=True):
+        is_scoped = bool(scope) and Resource.of(info.model).namespaced
+        final = await _probed(client, info, scope) if is_scoped else answer
+        if final is None:
+            found.append(info.model)
+        elif isinstance(final, Forbidden):
+            gaps.append(_gap(info, f"namespace {scope}" if is_scoped else "cluster", final, info.without))
+        if is_scoped and info.plural == "pods" and final is None and isinstance(answer, Forbidden):
+            gaps.append(_gap(info, "other namespaces", answer, f"only namespace {scope} is followed"))
+    return scope, found, tuple(gaps)
+
+
+async def _probed(client: Client, info: KindInfo, namespace: str) -> Forbidden | NotFound | None:
+    """Why a kind cannot be listed; None where it can."""
+    pages = client.pages(Resource.of(info.model), namespace=namespace, limit=1)
+    try:
+        async with aclosing(pages):
+            await anext(pages)
+    except (Forbidden, NotFound) as error:
+        return error
+    return None
+
+
 async def _listed(
     client: Client, info: KindInfo, namespace: str, progress: Progress
 ) -> tuple[Sequence[Any], tuple[Gap, ...]]:
