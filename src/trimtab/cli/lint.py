@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.output import emit, line, output_option, table, warn
+from trimtab.cli.output import emit, line, output_option, title, warn
 from trimtab.cli.source import Source, source_options
 
 if TYPE_CHECKING:
@@ -139,11 +139,12 @@ def _print(result: LintResult, output: str | None) -> None:
 
 
 def _render(result: LintResult) -> None:
-    rows = [
-        [each.severity, each.id, f"{each.kind} {each.namespace}/{each.name}", each.message, each.fix, each.docs]
-        for each in result.findings
-    ]
-    if rows:
-        table(["severity", "id", "object", "finding", "fix", "docs"], rows)
-        line()
-    line(f"{len(rows)} findings in {result.checked} workloads")
+    for each in result.findings:
+        place = f"{each.file}:{each.line}: " if each.file else ""
+        title(f"{place}{each.severity} {each.id} {each.kind} {each.namespace}/{each.name}")
+        line(f"  {each.message}")
+        line(f"  fix: {each.fix}")
+        line(f"  see: {each.docs}")
+    findings = "finding" if len(result.findings) == 1 else "findings"
+    workloads = "workload" if result.checked == 1 else "workloads"
+    line(f"{len(result.findings)} {findings} in {result.checked} {workloads}")

@@ -63,7 +63,6 @@ class TemplatedWorkload:
     replicas: int
     strategy: DeploymentStrategy | None = None
     """Of a Deployment: how its pods are replaced."""
-    uid: str = ""
 
     def pod(self, name: str = "", **labels: str) -> Pod:
         """A pod of the template, unassigned."""
@@ -108,42 +107,43 @@ class World:
 
     @cached_property
     def workloads(self) -> Sequence[TemplatedWorkload]:
-        """Everything that creates pods and is checked."""
-        return [*self._of_cluster(), *self._of_manifests()]
+        """Everything that creates pods and is checked: each manifest by itself, even if several have one name."""
+        return list(self._of_manifests() if self.manifests else self._of_cluster())
 
     def _of_cluster(self) -> Iterator[TemplatedWorkload]:
         kinds: tuple[type[Any], ...] = (Deployment, ReplicaSet, StatefulSet, ReplicationController, CloneSet)
         for kind in kinds:
             for each in self.cluster.all(kind):
                 metadata = each.metadata
-                if kind is ReplicaSet and metadata.controller is not None:
-                    continue
-                if self.is_checked(kind.__name__, metadata.namespace, metadata.name):
-                    yield from self._templated(kind.__name__, each)
-
-    def _templated(self, kind: str, workload: Any) -> Iterator[TemplatedWorkload]:
-        template = workload.spec.template
-        try:
-            read = PodTemplateSpec() if template is None else codec.view(template, PodTemplateSpec)
-        except InvalidError:
-            return
-        ref = self.ref(kind, workload.metadata.namespace, workload.metadata.name)
-        replicas = 1 if workload.spec.replicas is None else workload.spec.replicas
-        strategy = workload.spec.strategy if isinstance(workload, Deployment) else None
-        yield TemplatedWorkload(ref, read, replicas, strategy, workload.metadata.uid)
+                is_owned = kind is ReplicaSet and metadata.controller is not None
+                if not is_owned and self.is_checked(kind.__name__, metadata.namespace, metadata.name):
+                    yield _templated(self.ref(kind.__name__, metadata.namespace, metadata.name), each)
 
     def _of_manifests(self) -> Iterator[TemplatedWorkload]:
-        """Templates of kinds that no typed object covers: Jobs, DaemonSets, pods."""
         for each in self.manifests:
-            if (each.api_version, each.kind) in _TYPED and each.kind != "Pod":
-                continue
+            ref = ObjectRef(each.kind, each.namespace(self.default_namespace), each.name, each.file, each.line)
+            kind = _TYPED.get((each.api_version, each.kind))
             try:
                 template = manifests.template_of(each)
+                if template is None:
+                    continue
+                if kind is None or kind is Pod:
+                    yield TemplatedWorkload(ref, template, 1)
+                else:
+                    yield _templated(ref, codec.convert(each.tree, kind))
             except InvalidError:
-                continue
-            if template is not None:
-                ref = self.ref(each.kind, each.namespace(self.default_namespace), each.name)
-                yield TemplatedWorkload(ref, template, 1)
+                continue  # which another rule reports
+
+
+def _templated(ref: ObjectRef, workload: Any) -> TemplatedWorkload:
+    template = workload.spec.template
+    try:
+        read = PodTemplateSpec() if template is None else codec.view(template, PodTemplateSpec)
+    except InvalidError:
+        read = PodTemplateSpec()
+    replicas = 1 if workload.spec.replicas is None else workload.spec.replicas
+    strategy = workload.spec.strategy if isinstance(workload, Deployment) else None
+    return TemplatedWorkload(ref, read, replicas, strategy)
 
 
 def world_of(
