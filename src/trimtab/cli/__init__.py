@@ -33,11 +33,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "place": ("place", "Show which node a pod would get, and why not the others."),
     "lint": ("lint", "Find what keeps workloads from being level."),
     "snapshot": ("snapshot", "Capture what decisions look at in a file."),
-    "watch": ("watch", "Follow every scale-down: what was left, and what Trimtab would have left."),
+    "watch": ("watch", "Follow every scale-down: what the controller left, and what Trimtab would have left."),
     "report": ("report", "Sum up the scale-downs of an installation, or of records."),
     "run": ("run", "Run Trimtab against a cluster until it is stopped."),
     "install": ("install", "Print all objects of an installation, for `kubectl apply -f -`."),
-    "uninstall": ("install", "Remove an installation, and everything that it wrote."),
+    "uninstall": ("install", "Remove Trimtab from a cluster: its workloads, its webhooks, and all that it wrote."),
     "lab": ("lab", "A small cluster on this machine."),
     "completion": ("completion", "Print the completion script of a shell."),
 }

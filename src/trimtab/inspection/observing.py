@@ -43,6 +43,7 @@ FOLLOWED: tuple[type[Any], ...] = (Pod, Node, Namespace, ScaleDownPolicy, *WORKL
 _KEPT = 120 * SECOND
 """For how many nanoseconds replaced versions are kept."""
 _TICK = 0.25
+_SYNC = 0.05
 _MOST_DELETED = 500
 
 
@@ -98,7 +99,7 @@ class ScaleDownObserver:
         tasks = [asyncio.ensure_future(each.run()) for each in self._informers.values()]
         try:
             while True:
-                await asyncio.sleep(_TICK)
+                await self.client.clock.sleep(_TICK)
                 self.check()
         finally:
             await cancel(*tasks)
@@ -106,7 +107,7 @@ class ScaleDownObserver:
     async def wait_synced(self) -> None:
         """Wait until the first lists are complete; kinds that are absent or refused are not waited for."""
         while not all(each.is_known or each.problem for each in self._informers.values()):
-            await asyncio.sleep(0.05)
+            await self.client.clock.sleep(_SYNC)
 
     def check(self) -> None:
         """Report the scale-downs that have ended since."""
