@@ -1,4 +1,4 @@
-"""Writes `docs/commands/`, a page for each command, from the commands themselves."""
+"""Writes `docs/commands/`, a page for each command, and the text of `trimtab --help`, from the commands themselves."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
-from trimtab.cli import COMMANDS, commands
+from trimtab import cli
+from trimtab.cli.commands import COMMANDS, commands
 
 FOLDER = Path(__file__).parents[1] / "docs" / "commands"
+HELP = Path(cli.__file__).parent / cli.HELP
 _INDEX = """# Commands
 
 {summary}
@@ -42,8 +44,14 @@ def pages() -> dict[str, str]:
     return made
 
 
+def overview() -> str:
+    """What click prints for `trimtab --help`, 80 columns wide."""
+    return commands.get_help(click.Context(commands, info_name="trimtab", terminal_width=80)) + "\n"
+
+
 def main() -> None:
     """Write the pages."""
+    HELP.write_text(overview(), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

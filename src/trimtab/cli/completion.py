@@ -32,7 +32,7 @@ def completion(shell: str) -> None:
     """Print the completion script of a shell. Names of workloads and pods are completed from the live cluster."""
     from click.shell_completion import get_completion_class
 
-    from trimtab.cli import commands
+    from trimtab.cli.commands import commands
 
     found = get_completion_class(shell)
     if found is None:  # pragma: no cover - the choice lists what click has
@@ -93,7 +93,7 @@ def kubectl() -> None:
     """What kubectl runs as `kubectl_complete-trimtab`: one name a line, then a directive."""
     from click.shell_completion import ShellComplete
 
-    from trimtab.cli import commands
+    from trimtab.cli.commands import commands
 
     *arguments, incomplete = sys.argv[1:] or [""]
     found = ShellComplete(commands, {}, "kubectl trimtab", "").get_completions(arguments, incomplete)

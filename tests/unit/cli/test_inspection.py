@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.unit.inspection.clusters import SOFT, three_zones
-from trimtab.cli import COMMANDS, commands
+from trimtab.cli.commands import COMMANDS, commands
 from trimtab.inspection import files
 
 CASES = Path(__file__).parents[1] / "inspection" / "lint" / "cases"

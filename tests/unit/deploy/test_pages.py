@@ -42,6 +42,11 @@ def test_the_pages_of_commands_are_current() -> None:
     assert {path.name: path.read_text() for path in commands.FOLDER.glob("*.md")} == commands.pages()
 
 
+def test_the_text_of_help_is_what_click_prints() -> None:
+    """It is a file, so that `trimtab --help` need not import click."""
+    assert commands.HELP.read_text() == commands.overview()
+
+
 def test_every_page_of_a_command_has_examples() -> None:
     """But the lab's, whose commands are those of another distribution."""
     pages = commands.pages()
