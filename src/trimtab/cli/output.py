@@ -35,11 +35,11 @@ def emit(value: Any, output: str | None, render: Callable[[], None]) -> None:
 
 def as_json(value: Any) -> str:
     """A value as indented JSON."""
-    import msgspec
+    import json
 
     from trimtab.api import codec
 
-    return msgspec.json.format(codec.encode(value), indent=2).decode()
+    return json.dumps(codec.to_tree(value), indent=2, ensure_ascii=False)
 
 
 def as_yaml(value: Any) -> str:

@@ -37,5 +37,7 @@ def render_installation(report: InstallationReport) -> None:
         table(["policy", "total", "level", "best", "missed", "skipped", "observed"], rows)
     if report.recent:
         line()
+        behind = f"{report.recent_behind} left a domain two or more behind, {report.recent_would_be_behind} would have"
+        line(f"the last {len(report.recent)}: {behind}")
         names = ("time", "namespace", "workload", "from", "to", "outcome", "result", "left", "planned", "stock")
         table(names, [[each.get(name, "") for name in names] for each in report.recent])

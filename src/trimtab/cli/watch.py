@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -84,21 +85,21 @@ async def _follow(
             warn(gap.sentence())
         observer = ScaleDownObserver(client, settings, report, namespace=source.namespace or scope, kinds=kinds)
         following = asyncio.ensure_future(observer.run())
-        await observer.wait_synced()
+        await _first(following, observer.wait_synced())
         where = f"namespace {source.namespace or scope}" if source.namespace or scope else "all namespaces"
         warn(f"following the scale-downs of {where}" + ("; Ctrl-C ends with a report" if is_terminal() else ""))
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await _first(following, ended)
+                await _first(following, ended.wait())
         observer.check()
         following.cancel()
         with suppress(asyncio.CancelledError):
             await following
 
 
-async def _first(following: asyncio.Future[None], ended: asyncio.Event) -> None:
-    """Wait until the end is asked for; an error of the observer is raised."""
-    waiting = asyncio.ensure_future(ended.wait())
+async def _first(following: asyncio.Future[None], wanted: Coroutine[Any, Any, object]) -> None:
+    """Wait for something while the observer runs; an error of the observer is raised."""
+    waiting = asyncio.ensure_future(wanted)
     try:
         await asyncio.wait([following, waiting], return_when=asyncio.FIRST_COMPLETED)
         if following.done():

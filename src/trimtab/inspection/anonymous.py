@@ -8,12 +8,17 @@ stay, because their order breaks ties between pods.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import inspect
+
 from trimtab.api.annotations import ALPHA_COST, DELETION_COST, SCALE_PLAN, SUBSET_KEYS
+from trimtab.api.pods import PodTemplateSpec
+from trimtab.inspection.files import ClusterFile
 
 JSON = dict[str, Any]
 
@@ -31,7 +36,10 @@ _KEPT_FIELDS = frozenset(
 _DROPPED = frozenset({"message", "podIP", "hostIP", "nominatedNodeName", "description"})
 _QUANTITIES = frozenset({"requests", "limits", "capacity", "allocatable", "allocatedResources", "overhead"})
 _NUMBER = re.compile(r"-?[0-9]+")
-_WORDS = frozenset({"", "true", "false", "default", "kube-system", "disabled", "enforce", "observe", "enabled", "*"})
+_WORDS = frozenset({"", "true", "false", "default", "kube-system", "disabled", "enforce", "observe", "enabled"})
+"""Values with a meaning of their own, which are kept."""
+_NODE_NAME = "metadata.name"
+"""The field that node selectors may name in place of a label."""
 _DOMAINS = ("kubernetes.io/", "k8s.io/", "trimtab.dev/", "kruise.io/")
 _RESOURCES = re.compile(r"cpu|memory|pods|ephemeral-storage|storage|hugepages-.*")
 _LISTS: Mapping[str, str] = {
@@ -69,6 +77,8 @@ class _Names:
 
     def key(self, key: str) -> str:
         """The replacement of a label's key: keys of Kubernetes and of Trimtab stay."""
+        if key == _NODE_NAME:
+            return key
         domain, slash, _ = key.partition("/")
         is_known = slash and any(f"{domain}/".endswith(each) for each in _DOMAINS)
         return key if is_known else self.of(key, "key")
@@ -94,10 +104,39 @@ def _object(value: JSON, names: _Names, what: str) -> JSON:
 
 def _value(value: Any, names: _Names, what: str) -> Any:
     if isinstance(value, dict):
-        return {key: _field(key, each, names, what) for key, each in value.items() if key not in _DROPPED}
+        kept = {key: each for key, each in value.items() if key not in _DROPPED}
+        return {_field_name(key, names): _field(key, each, names, what) for key, each in kept.items()}
     if isinstance(value, list):
         return [_value(each, names, what) for each in value]
     return names.of(value, what) if isinstance(value, str) else value
+
+
+def _field_name(key: str, names: _Names) -> str:
+    """A field of our types; any other key, as in a mapping by pod, is a name."""
+    return key if key in field_names() else names.of(key, "key")
+
+
+@functools.cache
+def field_names() -> frozenset[str]:
+    """The names of all fields of a cluster file."""
+    found: set[str] = set()
+    seen: set[Any] = set()
+    todo: list[Any] = [inspect.type_info(kind) for kind in (ClusterFile, PodTemplateSpec)]
+    while todo:
+        info = todo.pop()
+        if isinstance(info, inspect.StructType):
+            if info.cls not in seen:
+                seen.add(info.cls)
+                found |= {field.encode_name for field in info.fields}
+                todo += [field.type for field in info.fields]
+        else:
+            todo += _inner_types(info)
+    return frozenset(found)
+
+
+def _inner_types(info: Any) -> list[Any]:
+    inner = [getattr(info, name, None) for name in ("type", "item_type", "value_type")]
+    return [each for each in (*inner, *getattr(info, "types", ())) if isinstance(each, inspect.Type)]
 
 
 def _field(key: str, value: Any, names: _Names, what: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -76,6 +77,10 @@ class InstallationReport(Model, omit_defaults=False):
     missed: int
     skipped: int
     observed: int
+    recent_behind: int = 0
+    """Of the last ones, those that left a domain two or more behind."""
+    recent_would_be_behind: int = 0
+    """Of the last ones, those in which the plan would have."""
 
     def sentence(self) -> str:
         """The report in one line."""
@@ -141,8 +146,16 @@ def of_policies(policies: Iterable[ScaleDownPolicy]) -> InstallationReport:
         recent=tuple(
             {"namespace": each.metadata.namespace, **codec.to_tree(one)} for each in found for one in each.status.recent
         ),
+        recent_behind=sum(_skew(one.left) >= _BEHIND for each in found for one in each.status.recent),
+        recent_would_be_behind=sum(_skew(one.planned) >= _BEHIND for each in found for one in each.status.recent),
         **totals,
     )
+
+
+def _skew(text: str) -> int:
+    """The skew of pods by domain as a status writes them: `7/7/6`, or `1 to 4 in each of 12 domains`."""
+    numbers = [int(number) for number in re.findall(r"\d+", text.partition(" in each")[0])]
+    return max(numbers) - min(numbers) if numbers else 0
 
 
 def read_records(text: str, origin: str) -> list[ScaleDownRecord]:

@@ -95,6 +95,15 @@ def test_an_anonymous_file_has_none_of_the_names_and_the_same_plan() -> None:
     assert [uids[victim.pod] for victim in before.victims] == [changed[victim.pod] for victim in after.victims]
 
 
+def test_an_anonymous_file_has_no_names_in_mappings_by_pod() -> None:
+    """What is no field of ours is a name, wherever it stands."""
+    status = {"subsetStatuses": [{"name": "spot", "creating": {"web-5d4f-x2b9k": "2026-01-01T00:00:00Z"}}]}
+    tree = {"objects": {"unitedtopologies": [{"metadata": {"name": "web"}, "status": status}]}}
+    changed = anonymous.anonymize(tree)["objects"]["unitedtopologies"][0]["status"]["subsetStatuses"][0]
+    assert list(changed["creating"]) == ["key-1"]
+    assert changed["name"] != "spot"
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
