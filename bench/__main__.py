@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import apiserver, cloneset, decoding, events, placement, ranking, scaledown, scheduler, subsets
+from bench import apiserver, cloneset, decoding, events, inspection, placement, ranking, scaledown, scheduler, subsets
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -33,6 +33,10 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "subsets-admission-p99": subsets.admission_p99,
     "subsets-status-writes": subsets.status_writes,
     "subsets-without-subset": subsets.without_subset,
+    "cli-help": inspection.overview,
+    "cli-plan-1k": inspection.plan_1k,
+    "cli-snapshot-50k": inspection.snapshot_50k,
+    "cli-snapshot-50k-memory": inspection.snapshot_50k_memory,
     "lab-creates": apiserver.creates,
     "lab-watches": apiserver.watches,
     "lab-list-5k": apiserver.lists,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from tools import configuration, crds, grafana, mergekeys, metrics, reasons
+from tools import commands, configuration, crds, grafana, lintrules, mergekeys, metrics, reasons
 
 
 def main() -> None:
     """Run every generator; tests check that what they write is current."""
     mergekeys.TARGET.write_text(mergekeys.generate(), encoding="utf-8")
+    commands.main()
     crds.main()
     configuration.main()
     grafana.main()
+    lintrules.main()
     metrics.main()
     reasons.main()
 

@@ -15,6 +15,7 @@ from bench.promise.report import Report, add_metrics
 from bench.promise.scenarios import (
     flapping,
     flood,
+    inspection,
     large,
     observe,
     other_writer,
@@ -61,6 +62,9 @@ SCENARIOS = {
         policy=observe.POLICY,
     ),
     "flapping": Scenario("an autoscaler that changes its mind", flapping.add_arguments, flapping.measure),
+    "inspection": Scenario(
+        "plans, and what watch reports, against what controllers do", inspection.add_arguments, inspection.measure
+    ),
     "rest": Scenario("nothing happens, and no pod is written to", rest.add_arguments, rest.measure),
 }
 

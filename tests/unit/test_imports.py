@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "unitedtopology": {"msgspec", "prometheus_client"},
     "cloneset": {"msgspec", "numpy", "prometheus_client"},
     "admission": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
+    "inspection": {"msgspec", "numpy", "yaml", "zstandard"},
     "app": {"aiohttp", "prometheus_client"},
     "install": {"yaml"},
     "cli": {"click", "rich", "yaml"},
@@ -88,11 +89,12 @@ FORBIDDEN: Sequence[Direction] = (
     (["kube"], set(PRODUCT) - {"api", "kube"}, KUBE),
     (FEATURES, FEATURES, "Features do not import one another"),
     (PURE, PURE, "The pure packages do not import one another"),
-    ([*PURE, "snapshot", "api"], ["kube", "admission", *FEATURES, "app", "install"], LAYERS),
+    ([*PURE, "snapshot", "api"], ["kube", "admission", *FEATURES, "inspection", "app", "install"], LAYERS),
     (["snapshot", "api"], PURE, LAYERS),
     (["api"], ["snapshot"], LAYERS),
     (["admission"], FEATURES, LAYERS),
-    ([*FEATURES, "admission"], ["app", "install"], LAYERS),
+    ([*FEATURES, "admission"], ["inspection", "app", "install"], LAYERS),
+    (["inspection"], ["app", "install"], LAYERS),
     (PRODUCT, TOPS, NOTHING_IMPORTS_TOPS),
 )
 """Every direction that ARCHITECTURE.md forbids, with the contract that catches it: each of the first importing each of

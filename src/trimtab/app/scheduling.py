@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
-from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
 from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.app.dependencies import Dependencies
 from trimtab.kube.components import Component
@@ -51,19 +50,5 @@ def profile_of(configuration: TrimtabConfiguration) -> Callable[[str], Profile |
 
 
 def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySpreadConstraint, ...]:
-    """The constraints by which workloads without any are kept level on scale-down: those that place their pods.
-
-    Hostname constraints come last. A scheduler weighs constraints, a scale-down applies them one after the other, and
-    an empty zone is worse than two pods on one node.
-    """
-    profile = next(iter(settings(configuration).profiles.values()))
-    modern = {DEPRECATED_ZONE: ZONE}
-    constraints = [
-        TopologySpreadConstraint(
-            max_skew=each.max_skew,
-            topology_key=modern.get(each.topology_key, each.topology_key),
-            when_unsatisfiable=each.when_unsatisfiable,
-        )
-        for each in profile.default_constraints
-    ]
-    return tuple(sorted(constraints, key=lambda each: each.topology_key == HOSTNAME))
+    """The constraints by which workloads without any are kept level on scale-down."""
+    return scheduler_configuration.scale_down_constraints(settings(configuration))

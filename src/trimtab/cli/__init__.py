@@ -4,61 +4,34 @@ Belongs here: options, help with examples, tables for people and `-o json` for p
 
 Does not belong here: anything that could be called without a terminal.
 
-May import: everything. Heavy modules are imported by the command that needs them, so that `--help` stays quick.
+May import: everything. `commands` has the table of commands; a command's module is imported when the command runs, and
+not even click for `trimtab --help`, whose text `make generate` writes to a file: it answers in the time that Python
+takes to start.
 """
 
 from __future__ import annotations
 
 import sys
 
-import click
-
-from trimtab import __version__
-from trimtab.cli.install import install, uninstall
-from trimtab.cli.lab import lab
-from trimtab.cli.run import run
-
-EXAMPLES = """
-\b
-Examples:
-  trimtab lab up                         a cluster in a box, on this machine
-  trimtab install | kubectl apply -f -   into a real cluster
-  trimtab run --config trimtab.yaml      the product, against the cluster of $KUBECONFIG
-  trimtab uninstall                      the way back
-"""
-
-
-@click.group(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="trimtab")
-def commands() -> None:
-    """Keeps Kubernetes workloads level: where a new pod goes, and which pod goes first."""
-
-
-commands.add_command(run)
-commands.add_command(lab)
-commands.add_command(install)
-commands.add_command(uninstall)
+HELP = "help.txt"
 
 
 def main() -> None:
-    """Run the command line. What a user can mend is one line, not a traceback."""
-    try:
-        commands(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except Exception as error:
-        if not _is_expected(error):
-            raise
-        click.echo(f"trimtab: {error}", err=True)
-        sys.exit(1)
+    """Run the command line."""
+    if sys.argv[1:] in (["--help"], ["-h"]):
+        sys.stdout.write(overview(program()))
+        return
+    from trimtab.cli.commands import run
+
+    run(program())
 
 
-def _is_expected(error: Exception) -> bool:
-    """Whether an error is about the user's input, files or cluster. Imported here, so that `--help` stays quick."""
-    from trimtab.api.errors import InvalidError
-    from trimtab.kube.errors import KubeError
+def program() -> str:
+    """The name by which users call it."""
+    return "kubectl trimtab" if sys.argv[0].rpartition("/")[2].startswith("kubectl-") else "trimtab"
 
-    return isinstance(error, InvalidError | KubeError | OSError)
+
+def overview(name: str) -> str:
+    """The text of `trimtab --help`."""
+    with open(__file__.removesuffix("__init__.py") + HELP, encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes 10 ms
+        return file.read().replace("Usage: trimtab ", f"Usage: {name} ", 1)

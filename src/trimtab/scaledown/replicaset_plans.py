@@ -106,7 +106,9 @@ def plan_controller(
             now=model.now,
         )
         if delivery is None:
-            return ControllerPlan(size, plan, constraints=constraints)
+            return ControllerPlan(
+                size, plan, constraints=constraints, assumed=tuple(pod.key for pod in assumed), ranked=ranked
+            )
         uids = {key: pod.metadata.uid for key, pod in active.items()}
         victims = {uids[victim.key]: _decision(victim) for victim in plan.victims}
         earlier = dict.fromkeys((pod.metadata.uid for pod in assumed), "earlier")

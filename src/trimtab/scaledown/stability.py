@@ -7,12 +7,28 @@ controller may adopt.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from trimtab.api import selectors
-from trimtab.api.apps import Deployment
+from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
+from trimtab.api.pods import Pod
 from trimtab.scaledown import clonesets
-from trimtab.scaledown.view import View, Workload
+from trimtab.scaledown.view import Workload
+
+
+class View(Protocol):
+    """The pods of workloads: a view that events keep current, or a cluster as it was at one moment."""
+
+    def pods_of(self, uid: str) -> list[Pod]:
+        """The pods that a controller owns."""
+
+    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
+        """A Deployment's ReplicaSets."""
+
+    def orphans_in(self, namespace: str) -> list[Pod]:
+        """The pods of a namespace that have no controller."""
 
 
 def is_stable(view: View, workload: Workload) -> bool:

@@ -20,6 +20,8 @@ from typing import Any
 
 from trimtab.api import schedulerconfig
 from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
+from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.schedulerconfig import KIND, V1, LeaderElection, SchedulerConfiguration
 from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
@@ -85,6 +87,25 @@ def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDUL
         election=_election(tree, configuration.leader_election),
         rate_limit=_rate_limit(tree, configuration),
     )
+
+
+def scale_down_constraints(configuration: Configuration) -> tuple[TopologySpreadConstraint, ...]:
+    """The constraints by which workloads without any are kept level on scale-down: those that place their pods.
+
+    Hostname constraints come last. A scheduler weighs constraints, a scale-down applies them one after the other, and
+    an empty zone is worse than two pods on one node.
+    """
+    profile = next(iter(configuration.profiles.values()))
+    modern = {DEPRECATED_ZONE: ZONE}
+    constraints = [
+        TopologySpreadConstraint(
+            max_skew=each.max_skew,
+            topology_key=modern.get(each.topology_key, each.topology_key),
+            when_unsatisfiable=each.when_unsatisfiable,
+        )
+        for each in profile.default_constraints
+    ]
+    return tuple(sorted(constraints, key=lambda each: each.topology_key == HOSTNAME))
 
 
 def _named(tree: dict[str, Any], name: str) -> dict[str, Any]:

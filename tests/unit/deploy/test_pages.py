@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools import metrics, reasons
+from tools import commands, lintrules, metrics, reasons
 from trimtab.api.annotations import Reason
 
 
@@ -35,3 +35,24 @@ def test_the_page_of_metrics_is_current() -> None:
 def test_every_metric_says_what_it_measures() -> None:
     """In its help text."""
     assert [family.name for family in metrics.registered().collect() if not family.documentation] == []
+
+
+def test_the_pages_of_commands_are_current() -> None:
+    """`make generate` writes one for each command; none is left of a command that is gone."""
+    assert {path.name: path.read_text() for path in commands.FOLDER.glob("*.md")} == commands.pages()
+
+
+def test_the_text_of_help_is_what_click_prints() -> None:
+    """It is a file, so that `trimtab --help` need not import click."""
+    assert commands.HELP.read_text() == commands.overview()
+
+
+def test_every_page_of_a_command_has_examples() -> None:
+    """But the lab's, whose commands are those of another distribution."""
+    pages = commands.pages()
+    assert [name for name, text in pages.items() if "## Examples" not in text] == ["index.md", "lab.md"]
+
+
+def test_the_page_of_lint_rules_is_current() -> None:
+    """`make generate` writes it."""
+    assert lintrules.TARGET.read_text() == lintrules.page()

@@ -1,0 +1,245 @@
+"""Follows every scale-down of a cluster by watching alone: what was left, and what the plan would have left.
+
+Nothing is installed and nothing is held, so a scale-down is seen when it has happened already. When it has ended, the
+cluster is put together as it was at the version of the request (see `versions`), the plan is made for that moment, and
+what is left is compared with it, as an installation compares it (`scaledown.results`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from trimtab.api import times
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Namespace, ReplicationController
+from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.inspection.cluster import Cluster, Workload
+from trimtab.inspection.plans import PlanInput, controller_plans, controller_sizes
+from trimtab.inspection.settings import Settings
+from trimtab.inspection.targets import kind_of
+from trimtab.inspection.versions import VersionLog
+from trimtab.kube import versions
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.informers import Informer
+from trimtab.scaledown.policy.workloads import is_managed_by_deployment
+from trimtab.scaledown.proportional import ControllerSize
+from trimtab.scaledown.results.evaluation import ControllerState, PlanState, evaluate
+from trimtab.scaledown.results.history import Distribution, ScaleDownRecord
+from trimtab.scaledown.results.levels import ExpectedLevel, check_levels, level_result
+from trimtab.scaledown.stability import is_rolling_out
+
+WORKLOADS: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet)
+FOLLOWED: tuple[type[Any], ...] = (Pod, Node, Namespace, ScaleDownPolicy, *WORKLOADS)
+_KEPT = 120 * SECOND
+"""For how many nanoseconds replaced versions are kept."""
+_TICK = 0.25
+_SYNC = 0.05
+_MOST_DELETED = 500
+
+
+class ObservedScaleDown(ScaleDownRecord, omit_defaults=False):
+    """A scale-down that was followed from outside: a record with what was deleted."""
+
+    deleted: tuple[str, ...] = ()
+    """The pods that are gone."""
+    possible: tuple[str, ...] = ()
+    """The pods that the controller alone might have deleted."""
+
+
+@dataclass(slots=True)
+class OpenScaleDown:
+    """A scale-down that has been seen and has not ended."""
+
+    before: Workload
+    version: int
+    time: int
+    """By the API server's clock."""
+    started: int
+    """By the monotonic clock."""
+    to: int
+    replaced: int | None = None
+    """The version of the next change of the size, which ends it."""
+
+
+@dataclass
+class ScaleDownObserver:
+    """Follows the scale-downs of a cluster, or of one namespace, and reports each when it has ended."""
+
+    client: Client
+    settings: Settings
+    report: Callable[[ObservedScaleDown], None]
+    namespace: str = ""
+    """The only namespace to follow; all, if empty."""
+    kinds: Iterable[type[Any]] = FOLLOWED
+    """The kinds that may be watched."""
+    open: dict[tuple[str, str, str], list[OpenScaleDown]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._logs: dict[type[Any], VersionLog[Any]] = {kind: VersionLog() for kind in (Pod, *WORKLOADS)}
+        self._informers: dict[type[Any], Informer[Any]] = {}
+        for kind in self.kinds:
+            scope = "" if kind in (Node, Namespace) else self.namespace
+            informer = self._informers[kind] = Informer(self.client, kind, namespace=scope)
+            if kind in self._logs:
+                self._subscribe(kind, informer)
+        self._numbers = 0
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        tasks = [asyncio.ensure_future(each.run()) for each in self._informers.values()]
+        try:
+            while True:
+                await self.client.clock.sleep(_TICK)
+                self.check()
+        finally:
+            await cancel(*tasks)
+
+    async def wait_synced(self) -> None:
+        """Wait until the first lists are complete; kinds that are absent or refused are not waited for."""
+        while not all(each.is_known or each.problem for each in self._informers.values()):
+            await self.client.clock.sleep(_SYNC)
+
+    def check(self) -> None:
+        """Report the scale-downs that have ended since."""
+        for key, found in list(self.open.items()):
+            for each in list(found):
+                record = self._ended(each)
+                if record is not None:
+                    found.remove(each)
+                    self.report(record)
+            if not found:
+                del self.open[key]
+        self._prune()
+
+    # Events.
+
+    def _subscribe(self, kind: type[Any], informer: Informer[Any]) -> None:
+        log, clock = self._logs[kind], self.client.clock
+        informer.subscribe(
+            added=lambda new: log.put(new, clock.monotonic()),
+            updated=lambda old, new: self._updated(kind, old, new),
+            deleted=lambda gone: log.drop(gone, clock.monotonic()),
+        )
+
+    def _updated(self, kind: type[Any], old: Any, new: Any) -> None:
+        self._logs[kind].put(new, self.client.clock.monotonic())
+        if kind is Pod or is_managed_by_deployment(new.metadata) or new.desired_replicas == old.desired_replicas:
+            return
+        key = (kind.__name__, new.metadata.namespace, new.metadata.name)
+        version = versions.number(new.metadata.resource_version) or 0
+        for each in self.open.get(key, ()):
+            each.replaced = version if each.replaced is None else each.replaced
+        if new.desired_replicas < old.desired_replicas:
+            clock = self.client.clock
+            time = self.client.server_time.now()
+            opened = OpenScaleDown(old, version, time, clock.monotonic(), new.desired_replicas)
+            self.open.setdefault(key, []).append(opened)
+
+    def _prune(self) -> None:
+        now = self.client.clock.monotonic()
+        oldest = min((each.started for found in self.open.values() for each in found), default=now)
+        before = min(now - _KEPT, oldest - _KEPT)
+        for log in self._logs.values():
+            for namespace in log.namespaces:
+                log.prune(namespace, before)
+
+    # Results.
+
+    def _ended(self, seen: OpenScaleDown) -> ObservedScaleDown | None:
+        """The record of a scale-down that has ended; None while it has not."""
+        namespace = seen.before.metadata.namespace
+        then = self._cluster(namespace, seen.version, seen.time, seen.before)
+        now = self._cluster(namespace, seen.replaced and seen.replaced - 1, seen.time)
+        state = self._state(seen, controller_sizes(then, seen.before, seen.to), now)
+        if state.keeps_costs and seen.replaced is None:
+            return None
+        record = self._record(seen, then, now, _plans(then, seen, self.settings))
+        if state is PlanState.DONE:
+            return record
+        ending = PlanState.SUPERSEDED if seen.replaced is not None else state
+        return msgspec.structs.replace(record, result=ending.value)
+
+    def _state(self, seen: OpenScaleDown, sizes: Sequence[ControllerSize], now: Cluster) -> PlanState:
+        workload = now.find(type(seen.before), seen.before.metadata.namespace, seen.before.metadata.name)
+        age = (self.client.clock.monotonic() - seen.started) / SECOND
+        size = None if workload is None else workload.desired_replicas
+        return evaluate(to=seen.to, size=size, controllers=_controllers(sizes, now), age=age)
+
+    def _cluster(self, namespace: str, version: int | None, time: int, workload: Workload | None = None) -> Cluster:
+        """The cluster as it was at a version, as far as one namespace's scale-downs look at it."""
+        objects: dict[type[Any], list[Any]] = {
+            kind: list(log.as_of(namespace, version)) for kind, log in self._logs.items()
+        }
+        for kind in self._informers.keys() - self._logs.keys():
+            objects[kind] = list(self._informers[kind].store)
+        if workload is not None:
+            same = workload.metadata.name
+            kept = [each for each in objects[type(workload)] if each.metadata.name != same]
+            objects[type(workload)] = [*kept, workload]
+        return Cluster(time=time, objects=objects, namespace=namespace)
+
+    def _record(self, seen: OpenScaleDown, then: Cluster, now: Cluster, made: PlanInput) -> ObservedScaleDown:
+        metadata = seen.before.metadata
+        self._numbers += 1
+        expected = [ExpectedLevel(each.size.uid, each.constraints, each.plan.levelings) for each in made.plans]
+        checks = check_levels(expected, now.snapshot)
+        levelings = [leveling for each in made.plans for leveling in each.plan.levelings]
+        pairs = zip(levelings, checks, strict=True)
+        is_rolling = is_rolling_out(then, seen.before) or is_rolling_out(now, seen.before)
+        return ObservedScaleDown(
+            id=f"{seen.version}-{self._numbers}",
+            time=times.format_time(seen.time),
+            mode="Observe",
+            kind=kind_of(seen.before),
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            policy=made.applied.name,
+            policy_uid="",
+            user="",
+            from_=seen.before.desired_replicas,
+            to=seen.to,
+            generation=metadata.generation,
+            resource_version=metadata.resource_version,
+            outcome="observed",
+            victims=tuple(key.partition("/")[2] for each in made.plans for key in each.plan.keys),
+            distributions=tuple(Distribution.of(leveling).with_left(check) for leveling, check in pairs),
+            result="rollout" if is_rolling else level_result(checks).value,
+            ended=times.format_time(self.client.server_time.now()),
+            deleted=tuple(_deleted(then, now, made))[:_MOST_DELETED],
+            possible=tuple(key.partition("/")[2] for each in made.plans for key in each.plan.stock.possible),
+        )
+
+
+def _plans(then: Cluster, seen: OpenScaleDown, settings: Settings) -> PlanInput:
+    """The plan for the moment of the request; without the policy's strategies where these cannot work."""
+    try:
+        return controller_plans(then, seen.before, seen.to, settings)
+    except InvalidError:
+        return controller_plans(then, seen.before, seen.to, Settings())
+
+
+def _controllers(sizes: Sequence[ControllerSize], now: Cluster) -> Iterator[ControllerState]:
+    present = {each.metadata.uid: each.desired_replicas for kind in WORKLOADS for each in now.all(kind)}
+    for each in sizes:
+        active = sum(pod.active for pod in now.pods_of(each.uid))
+        yield ControllerState(each.before, each.after, present.get(each.uid), active)
+
+
+def _deleted(then: Cluster, now: Cluster, made: PlanInput) -> Iterator[str]:
+    """The pods of the shrinking controllers that were active then and are not now."""
+    for size in made.sizes:
+        staying = {pod.metadata.uid for pod in now.pods_of(size.uid) if pod.active}
+        for pod in then.pods_of(size.uid):
+            if pod.active and pod.metadata.uid not in staying:
+                yield pod.metadata.name
