@@ -110,9 +110,7 @@ def policys(cost: int, carrier: str = "AlphaAnnotation") -> str:
         pytest.param({ALPHA_COST: "four"}, None, id="no number"),
         pytest.param({ALPHA_COST: "4", POLICY_COST: policys(4)}, None, id="that a policy wrote"),
         pytest.param({ALPHA_COST: "5", POLICY_COST: policys(4)}, 5.0, id="that was written over a policy's"),
-        pytest.param(
-            {ALPHA_COST: "4", POLICY_COST: policys(4, "Annotation")}, 4.0, id="beside a deletion cost of ours"
-        ),
+        pytest.param({ALPHA_COST: "4", POLICY_COST: policys(4, "Annotation")}, 4.0, id="beside a cost of ours"),
         pytest.param({ALPHA_COST: "4", SCALE_PLAN: "{}"}, 4.0, id="during a scale-down"),
     ],
 )
