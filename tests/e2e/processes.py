@@ -166,6 +166,12 @@ class Trimtab:
             counters = [line for line in (text or "").splitlines() if "_total{" in line and not line.endswith(" 0.0")]
             print(f"{component}:", self.log(component), *counters, sep="\n")  # noqa: T201 - for people
 
+    async def document(self, path: str, component: str = WEBHOOKS) -> Any:
+        """A document that a component serves beside its metrics."""
+        text = await asyncio.to_thread(_fetch, f"http://127.0.0.1:{self.ports[component]}{path}")
+        assert text is not None, self.log(component)
+        return json.loads(text)
+
     # The metrics.
 
     async def sample(self, name: str, component: str = WEBHOOKS, **labels: str) -> float:

@@ -87,7 +87,7 @@ async def change(client: Client, namespace: str, cost: str, subresource: str = "
 @asynccontextmanager
 async def protected(client: Client, options: Options, name: str) -> AsyncIterator[str]:
     """A namespace whose costs are protected, with a pod in it; under names of its own, for others are here too."""
-    policy, binding = (copy.deepcopy(each) for each in protection.manifests(options))
+    policy, binding, *_ = (copy.deepcopy(each) for each in protection.manifests(options))
     policy["metadata"]["name"] = binding["metadata"]["name"] = binding["spec"]["policyName"] = name
     binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] = name
     await client.create(Namespace, {"metadata": {"name": name, "labels": {PROTECT_COSTS: "true"}}})

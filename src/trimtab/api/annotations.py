@@ -36,6 +36,9 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 ALPHA_COST = "scheduling.alpha.kubernetes.io/cost"
 """The cost proposal's annotation: the higher cost goes first; no cost means that the pod is not ranked."""
 
+FIELD_MANAGER = "trimtab"
+"""The field manager of everything that Trimtab writes."""
+
 # Keys of Trimtab on pods.
 
 SCALE_PLAN = "trimtab.dev/scale-plan"
@@ -282,6 +285,10 @@ class Reason(enum.StrEnum):
     the workload in `targetRef`."""
     OVERRIDES = "Overrides"
     """Condition Overlapping of ScaleDownPolicy: This policy applies before others."""
+    RIVAL_COSTS = "RivalCosts"
+    """Condition of ScaleDownPolicy, reason of its Ready, and event on the workload: PodGroupCosts of other writers rank
+    the same pods and do not count: beside those of a policy, or because several name one workload. Fix: delete all but
+    one; find out who may write PodGroupCosts."""
     # Scale-downs.
     SCALE_DOWN_PLANNED = "ScaleDownPlanned"
     """Event on the workload: A scale-down was planned, and its costs were written. The message says what stays."""

@@ -22,7 +22,7 @@ from msgspec import inspect
 
 from trimtab.api import limits
 from trimtab.api.documents import JSON, Document
-from trimtab.api.meta import Condition, LabelSelector
+from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
 from trimtab.api.pods import NodeSelectorTerm
 from trimtab.api.unitedtopology import RevisionStatus, Shortage, Subset, SubsetStatus
@@ -92,6 +92,8 @@ def _node(info: inspect.Type) -> JSON:
     match info:
         case inspect.Metadata():
             return _node(info.type) | (info.extra_json_schema or {})
+        case inspect.StructType() if issubclass(info.cls, ObjectMeta):
+            return {"type": "object"}  # a schema may not describe it
         case inspect.StructType():
             return _object(info)
         case inspect.VarTupleType():

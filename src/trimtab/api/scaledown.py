@@ -228,11 +228,29 @@ class PodGroupCostSpec(Model):
     ] = {}
 
 
+class ManagedObjectMeta(ObjectMeta):
+    """Metadata with the managers of the object's fields, as an API server records them."""
+
+    managed_fields: Any = ()
+    """As it is written; `spec_managers` reads it. A server that records none, such as the lab's, leaves it out."""
+
+
 class PodGroupCost(Model):
     """PodGroupCost holds all costs of a pod group in one object, so that they change together."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: ManagedObjectMeta = ManagedObjectMeta()
     spec: PodGroupCostSpec = PodGroupCostSpec()
+
+    @property
+    def spec_managers(self) -> frozenset[str]:
+        """The field managers of its spec; an entry that cannot be read has none."""
+        entries = self.metadata.managed_fields if isinstance(self.metadata.managed_fields, list) else []
+        return frozenset(str(each.get("manager", "")) for each in entries if _manages_spec(each))
+
+
+def _manages_spec(entry: Any) -> bool:
+    fields = entry.get("fieldsV1") if isinstance(entry, dict) else None
+    return isinstance(fields, dict) and "f:spec" in fields
 
 
 def problems(policy: ScaleDownPolicy) -> Iterator[InvalidError]:

@@ -16,12 +16,13 @@ from trimtab.cloneset.settings import GATE
 from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, ComponentGroup, FeatureGroup, LeaderElectedComponent
+from trimtab.kube.events import Recorder
 from trimtab.ranking.rankers import constraints_of
 from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.scaledown.policy.defaults import Defaults
-from trimtab.scaledown.policy.effective import effective_policy
 from trimtab.scaledown.policy.findings import BUILT_IN, WITH_POD_COST
+from trimtab.scaledown.policy.groups import Groups
 from trimtab.scaledown.policy.workloads import workload_ref
 from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
@@ -51,6 +52,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
         view = View(client)
         networks, profiles = dependencies.probe_networks, profile_of(dependencies.configuration)
         sources = sources_for(client, view, now, networks=networks, profile_of=profiles)
+        recorder = Recorder(client, component="trimtab-scaledown")
         topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,
@@ -62,12 +64,18 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             bands=topologies.levels,
             metrics=dependencies.scale_down_metrics,
             registry=dependencies.strategies,
+            recorder=recorder,
         )
         clonesets = CloneSets(
-            client, _cloneset_settings(dependencies), metrics=cloneset_metrics, policy_of=_policy_of(view, now)
+            client, _cloneset_settings(dependencies), metrics=cloneset_metrics, policy_of=_policy_of(scale_downs.groups)
         )
         dependencies.switch.subscribe("controllers", lambda _: scale_downs.configure(now()))
-        policies: dict[str, Component] = {"view": view, "samples": Background(sources.run), "controller": scale_downs}
+        policies: dict[str, Component] = {
+            "view": view,
+            "samples": Background(sources.run),
+            "events": Background(recorder.run),
+            "controller": scale_downs,
+        }
         return FeatureGroup(
             {
                 "scaledownpolicies": ComponentGroup(policies),
@@ -97,14 +105,11 @@ def _topology_settings(dependencies: Dependencies) -> UnitedTopologySettings:
     )
 
 
-def _policy_of(view: View, now: Callable[[], Defaults]) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
+def _policy_of(groups: Groups) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
     """A function that finds the policy that is enforced for a CloneSet."""
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
-        namespace = cloneset.metadata.namespace
-        policy = effective_policy(
-            workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
-        )
+        policy = groups.policy_for(workload_ref(cloneset))
         return policy.spec if policy is not None and policy.is_enforced else None
 
     return policy_of

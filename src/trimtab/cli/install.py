@@ -69,6 +69,12 @@ Examples:
     help="Deny changes of costs by others in namespaces labelled trimtab.dev/protect-costs=true, instead of a warning.",
 )
 @click.option(
+    "--group-cost-edits",
+    is_flag=True,
+    help="Let users with the role edit or admin in a namespace write PodGroupCosts there, which decide which pods are "
+    "deleted first. Without it, grant that to the component that ranks pods.",
+)
+@click.option(
     "--api-server-cidr",
     multiple=True,
     help="A CIDR that API servers call webhooks from, or auto for the addresses that they publish in the cluster; "
@@ -97,6 +103,7 @@ def install(
     mode: str | None,
     crds: str,
     deny_cost_changes: bool,
+    group_cost_edits: bool,
     api_server_cidr: tuple[str, ...],
     ca_file: Path | None,
     local_only: bool,
@@ -120,6 +127,7 @@ def install(
         replicas=replicas,
         configuration=configuration,
         deny_cost_changes=deny_cost_changes,
+        group_cost_edits=group_cost_edits,
         api_server_ranges=_ranges(api_server_cidr, kubeconfig, context),
         ca_bundle=b"" if ca_file is None else ca_file.read_bytes(),
         **overrides,

@@ -10,7 +10,6 @@ import numpy as np
 
 from trimtab.api.cloneset import CloneSet, RankWait
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import PodGroupCost
 from trimtab.cloneset import instances, ranks, sizes, victims
 from trimtab.cloneset.instances import Instance
 from trimtab.cloneset.observation import Group
@@ -18,6 +17,7 @@ from trimtab.cloneset.ranks import ByRank, OriginalOrder, RankDecision, Terms, W
 from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.sizes import Sizes
 from trimtab.ranking.costs import Carrier
+from trimtab.ranking.explicit import NO_COSTS, GroupCosts
 from trimtab.ranking.rankers import Constraint
 from trimtab.snapshot import Snapshot
 
@@ -61,7 +61,8 @@ class PlanContext:
     settings: Settings
     terms: Terms | None = None
     """How ranks are honoured; None if they are not."""
-    costs: PodGroupCost | None = None
+    costs: GroupCosts = NO_COSTS
+    """The PodGroupCosts that name the CloneSet."""
     previous_wait: RankWait | None = field(default=None)
     failed: frozenset[Step] = frozenset()
     """Steps that have just failed: the plan is another one."""

@@ -1,7 +1,9 @@
 """Costs honoured as ranks: those of the other carriers behind the feature gate `CloneSetPodCost`. Pure.
 
-Ranks are read from the policy's carrier: the proposal's annotation, or the PodGroupCost of the CloneSet; without a
-policy, from the PodGroupCost if there is one, else from the annotations. In all of them the higher rank goes first.
+Ranks are read from the policy's carrier: the proposal's annotation, or the PodGroupCost that the policy's controller
+wrote; no other object counts. Without a policy they are those of an external component (`ranking.explicit` has the
+rules): the PodGroupCost that names the CloneSet, if there is one and no more, else the annotations. In all of them the
+higher rank goes first.
 
 A policy that keeps `pod-deletion-cost` current is honoured in the same way, and needs no gate: a pod's rank is that
 cost with its sign turned. A cost of another writer, which the policy obeys, is a rank too. Costs that are written for
@@ -11,6 +13,7 @@ CloneSet's own order, where a missing cost counts as 0.
 | ranks | what happens |
 |---|---|
 | there are none, and no policy requires them | the original order |
+| two PodGroupCosts name the CloneSet, and no policy applies | the annotations, or the original order, with an event |
 | every pod has one | the order of ranks, in place of deletion costs in the original order |
 | a pod has none | wait, up to the policy's timeout; then the original order, with an event |
 | a removal changes the others' ranks | one pod goes; the next when the ranks are of exactly the pods that are left |
@@ -45,8 +48,10 @@ from trimtab.api.cloneset import RankWait
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.kube.clocks import SECOND
+from trimtab.ranking import explicit
 from trimtab.ranking.combination import Combination
 from trimtab.ranking.costs import Carrier
+from trimtab.ranking.explicit import GroupCosts
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.ranking.strategies.stated import number
 
@@ -64,12 +69,7 @@ class Terms:
     recompute: bool = False
     """Whether a removal changes the ranks of the others."""
     recompute_timeout: float = 0.0
-    """Seconds to wait for ranks to be recomputed, also if missing ranks are not previous for."""
-
-    @property
-    def is_required(self) -> bool:
-        """Whether a policy requires ranks."""
-        return self.carrier is not None
+    """Seconds to wait for ranks to be recomputed, also where missing ranks are not waited for."""
 
 
 WITHOUT_POLICY = Terms()
@@ -81,6 +81,8 @@ class KnownRanks:
 
     ranks: Mapping[str, float]
     among: str | None = None
+    problem: str = ""
+    """Why other ranks do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +134,25 @@ def terms(policy: ScaleDownPolicySpec | None, registry: Mapping[str, Factory] = 
     )
 
 
-def known_ranks(required: Terms, pods: Sequence[Pod], costs: PodGroupCost | None) -> KnownRanks | None:
+def known_ranks(required: Terms, pods: Sequence[Pod], costs: GroupCosts) -> KnownRanks | None:
     """The existing ranks; None if there are none and no policy requires them."""
-    if required.carrier is Carrier.POD_GROUP_COST or (required.carrier is None and costs is not None):
-        return _from_group(costs)
+    if required.carrier is Carrier.POD_GROUP_COST:
+        return _from_group(costs.own)
     if required.carrier is Carrier.ANNOTATION:
         return _from_deletion_costs(pods)
-    annotated = _from_annotations(pods)
-    return annotated if annotated.ranks or required.is_required else None
+    if required.carrier is None:
+        return _external_ranks(pods, costs)
+    return _from_annotations(pods)
+
+
+def _external_ranks(pods: Sequence[Pod], costs: GroupCosts) -> KnownRanks | None:
+    """The ranks of a component that is not Trimtab's."""
+    if costs.external is not None:
+        return _from_group(costs.external)
+    keys = {pod.key: pod.metadata.name for pod in pods}
+    found = {keys[key]: rank for key, rank in explicit.explicit_ranks(pods, None).items()}
+    problem = f"none of PodGroupCosts {', '.join(costs.ambiguous)} counts" if costs.ambiguous else ""
+    return KnownRanks(found, problem=problem) if found or problem else None
 
 
 def _from_group(costs: PodGroupCost | None) -> KnownRanks:
@@ -194,6 +207,7 @@ def evaluate(
         allowance = 1 if required.recompute else len(names)
         return ByRank(tuple(known.ranks[name] for name in names), allowance)
     reason = _unranked(missing, len(names)) if missing else "the ranks have not been recomputed since the last removal"
+    reason = known.problem or reason
     timeout = required.timeout if missing else required.recompute_timeout
     if not timeout:
         return OriginalOrder(reason)

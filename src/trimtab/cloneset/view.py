@@ -20,6 +20,8 @@ from trimtab.kube.informers import Informer
 from trimtab.kube.ownership import refers_to
 from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.stores import by_controller, by_namespace
+from trimtab.ranking import explicit
+from trimtab.ranking.explicit import NO_COSTS, GroupCosts
 from trimtab.snapshot import Snapshot
 
 CLONESETS = Resource.of(CloneSet)
@@ -74,12 +76,12 @@ class View:
         """The revisions that a CloneSet owns."""
         return self.revisions.store.by(_BY_CONTROLLER, owner.uid)
 
-    def costs_of(self, owner: ObjectMeta) -> PodGroupCost | None:
-        """The PodGroupCost of a CloneSet, if there is one; of several, the first by name."""
+    def costs_of(self, owner: ObjectMeta) -> GroupCosts:
+        """The PodGroupCosts that name a CloneSet."""
         if self.costs is None:
-            return None
-        candidates = self.costs.store.by(_BY_OWNER, object_key(owner.namespace, owner.name))
-        return min(candidates, key=lambda each: each.metadata.name, default=None)
+            return NO_COSTS
+        found = self.costs.store.by(_BY_OWNER, object_key(owner.namespace, owner.name))
+        return explicit.sort_group_costs(found, KIND, owner.name, owner.uid)
 
     def has_pod(self, namespace: str, name: str) -> bool:
         """Whether there is a pod of that name."""
@@ -99,7 +101,7 @@ class View:
 def owner_key(costs: PodGroupCost) -> Key | None:
     """The CloneSet that a PodGroupCost is for."""
     owner = costs.spec.owner
-    if owner.kind != KIND or owner.api_version not in ("", CLONESETS.api_version) or not owner.name:
+    if owner.kind != KIND or explicit.owner_key(costs) is None:
         return None
     return object_key(costs.metadata.namespace, owner.name)
 

@@ -119,7 +119,7 @@ ACCESS: Mapping[str, Access] = {
             Permission("apps", ("statefulsets",), READ),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
             _TOPOLOGY_STATUS,
-            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+            Permission("trimtab.dev", ("scaledownpolicies", "podgroupcosts"), READ),
             _POLICY_STATUS,
             _USAGE,
             _EVENTS,
@@ -212,6 +212,7 @@ _KINDS = (
     ("trimtab.dev", ("scaledownpolicies", "podgroupcosts")),
     ("apps.kruise.io", ("unitedtopologies", "clonesets", "clonesets/scale")),
 )
+_COSTS = frozenset({"podgroupcosts"})
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "view": ("get", "list", "watch"),
     "edit": ("create", "update", "patch", "delete", "deletecollection"),
@@ -219,12 +220,17 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 
 
 def _user_roles(options: Options) -> Iterator[JSON]:
-    """Users who may view or edit in a namespace may view or edit our kinds there."""
+    """Users who may view or edit in a namespace may view or edit our kinds there.
+
+    A PodGroupCost decides which pods are deleted, so it may be written only where the administrator says so.
+    """
     for word, verbs in _VERBS.items():
+        withheld = _COSTS if word == "edit" and not options.group_cost_edits else frozenset()
+        kinds = [(group, tuple(each for each in names if each not in withheld)) for group, names in _KINDS]
         role = _role(
             "ClusterRole",
             {"name": f"{NAME}-{word}"},
-            [Permission(group, resources, verbs) for group, resources in _KINDS],
+            [Permission(group, resources, verbs) for group, resources in kinds],
             options,
         )
         role["metadata"]["labels"] |= {f"rbac.authorization.k8s.io/aggregate-to-{word}": "true"}

@@ -39,6 +39,8 @@ class Options:
     """A TrimtabConfiguration as the user wrote it; the namespace and the ports are filled in."""
     deny_cost_changes: bool = False
     """Whether foreign changes of costs in protected namespaces are denied, rather than warned about and audited."""
+    group_cost_edits: bool = False
+    """Whether users who may edit in a namespace may write PodGroupCosts there."""
     api_server_ranges: Sequence[str] = ()
     """The CIDRs that API servers call from; any, if empty."""
     clonesets: bool = True

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
+from trimtab.api.annotations import FIELD_MANAGER
 from trimtab.kube.clocks import SECOND, Clock, SystemClock
 from trimtab.kube.errors import ApiError, from_response
 from trimtab.kube.limits import TokenBucket
@@ -40,7 +41,7 @@ class Settings:
     timeout: float = 30.0
     urgent: bool = False
     """Whether calls skip the rate limit and the limit of concurrent requests."""
-    field_manager: str = "trimtab"
+    field_manager: str = FIELD_MANAGER
     on_warning: Callable[[str], None] | None = None
     on_attempt: Callable[[Observation], None] | None = None
     before_write: Callable[[], None] | None = None

@@ -138,6 +138,11 @@ class Metrics:
             "oldest_ranks_seconds", "Seconds since the costs of a group were last computed, for the oldest group."
         )
 
+        self._rivals = self._gauge(
+            "rival_costs",
+            "PodGroupCosts that do not count: beside that of a policy, or several for one workload.",
+        )
+
     # Read at each scrape.
 
     def watch_settle_time(self, seconds: Callable[[], float]) -> None:
@@ -159,6 +164,10 @@ class Metrics:
     def watch_ranks(self, seconds: Callable[[], float]) -> None:
         """Report the age of the oldest ranks of a group whose costs are kept current."""
         self._ranks.set_function(seconds)
+
+    def watch_rivals(self, count: Callable[[], float]) -> None:
+        """Report how many PodGroupCosts do not count."""
+        self._rivals.set_function(count)
 
     # Recorded when it happens.
 

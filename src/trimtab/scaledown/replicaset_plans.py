@@ -18,6 +18,7 @@ from trimtab.ranking.certainty import Window
 from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery, Expectation, PodCost, deliver, is_settled
 from trimtab.ranking.delivery import expectations as delivery_expectations
+from trimtab.ranking.explicit import Explicit
 from trimtab.ranking.plan import Plan, Policy, Victim
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
@@ -226,7 +227,9 @@ def summary(plan: Plan, verb: str = "kept") -> str:
         return (improved or plan.levelings[0]).sentence(verb)
     chosen = len(set(plan.keys) - set(plan.stock.always))
     auxiliary = "would" if plan.stock.is_unique else "may"
-    return f"the policy's strategies chose {chosen} of {len(plan.victims)} pods that stock {auxiliary} have kept"
+    are_explicit = any(part.strategy == Explicit.name for victim in plan.victims for part in victim.parts)
+    by = "explicit ranks" if are_explicit else "the policy's strategies"
+    return f"{by} chose {chosen} of {len(plan.victims)} pods that stock {auxiliary} have kept"
 
 
 def _decision(victim: Victim) -> str:

@@ -3,8 +3,9 @@
 One set of informers serves the requests that are held, the costs that are kept current, and the statuses: pods take
 most of the memory, and are kept once.
 
-CloneSets and policies are kinds that a cluster may not have installed. Where the API server says so, there are none,
-and everything else works. Until it has answered there may be some, and nothing is done as if there were none.
+CloneSets, policies and PodGroupCosts are kinds that a cluster may not have installed. Where the API server says so,
+there are none, and everything else works. Until it has answered there may be some, and nothing is done as if there were
+none.
 """
 
 from __future__ import annotations
@@ -14,28 +15,31 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from trimtab.api.annotations import PlanAnnotation, plan_annotation
+from trimtab.api.annotations import ALPHA_COST, PlanAnnotation, plan_annotation
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
+from trimtab.ranking.explicit import owner_key
 from trimtab.scaledown.pod_costs import by_plan
 from trimtab.snapshot import Snapshot
 
 BY_CONTROLLER = "controller"
 BY_NAMESPACE = "namespace"
 BY_PLAN = "plan"
+BY_OWNER = "owner"
 ORPHANS = "orphans"
-"""Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names; pods without a
-controller by namespace."""
+RANKED = "ranked"
+"""Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names; PodGroupCosts by the
+owner that they name; pods without a controller by namespace; pods with an annotated rank by the controller's UID."""
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet
 
@@ -59,6 +63,7 @@ class View:
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
         self.snapshot = Snapshot()
         of_pods = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: by_plan, ORPHANS: orphans}
+        of_pods |= {RANKED: ranked}
         self.pods = self._informer(Pod, of_pods)
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
@@ -69,6 +74,7 @@ class View:
         self.stateful_sets = self._informer(StatefulSet, {})
         self.clonesets = self._informer(CloneSet, owned)
         self.policies = self._informer(ScaleDownPolicy, {BY_NAMESPACE: by_namespace})
+        self.group_costs = self._informer(PodGroupCost, {BY_OWNER: by_named_owner})
         self._keep_snapshot()
 
     @property
@@ -80,7 +86,7 @@ class View:
     @property
     def optional(self) -> tuple[Informer[Any], ...]:
         """The informers of kinds that may not be installed."""
-        return (self.clonesets, self.policies)
+        return (self.clonesets, self.policies, self.group_costs)
 
     @property
     def synced(self) -> bool:
@@ -153,6 +159,14 @@ class View:
         """The pods that a controller owns."""
         return self.pods.store.by(BY_CONTROLLER, uid)
 
+    def ranked_pods(self, uid: str) -> list[Pod]:
+        """The pods of a controller that have an annotated rank."""
+        return self.pods.store.by(RANKED, uid)
+
+    def costs_naming(self, kind: str, namespace: str, name: str) -> list[PodGroupCost]:
+        """The PodGroupCosts that name this owner."""
+        return self.group_costs.store.by(BY_OWNER, f"{namespace}/{kind}/{name}")
+
     @property
     def plans(self) -> list[str]:
         """The workloads (`namespace/Kind/name`) that plans' annotations name."""
@@ -215,6 +229,17 @@ class View:
 def orphans(pod: Pod) -> Iterable[str]:
     """An index: pods without a controller, by namespace."""
     return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
+
+
+def ranked(pod: Pod) -> Iterable[str]:
+    """An index: pods with an annotated rank, by the UID of their controller."""
+    return by_controller(pod) if ALPHA_COST in pod.metadata.annotations else ()
+
+
+def by_named_owner(costs: PodGroupCost) -> Iterable[str]:
+    """An index: PodGroupCosts by the owner that they name."""
+    owner = owner_key(costs)
+    return () if owner is None else (owner,)
 
 
 def is_known(informer: Informer[Any]) -> bool:

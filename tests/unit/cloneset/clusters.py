@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from trimtab.api import crds
+from trimtab.api.annotations import POLICY_COST
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.nodes import Node
@@ -156,14 +157,23 @@ class CloneSetCluster(InMemoryLab):
                 await self.end(pod)
         await self.settle()
 
-    async def cost(self, costs: dict[str, int], owner: str = "web") -> None:
-        """Write the costs of a CloneSet's pods, all at once."""
+    async def cost(self, costs: dict[str, int], owner: str = "web", name: str = "") -> None:
+        """Write the costs of a CloneSet's pods, all at once: as its policy's controller does, if it has a policy.
+
+        Under another name, they are those of another component.
+        """
+        metadata: JSON = {"name": name or owner}
+        if owner in self.policies and not name:
+            uid = (await self.cloneset(owner)).metadata.uid
+            reference = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": owner, "uid": uid}
+            metadata = {"name": f"cloneset-{owner}", "annotations": {POLICY_COST: "ScaleDownPolicy default/web"}}
+            metadata["ownerReferences"] = [reference]
         spec = {"owner": {"kind": "CloneSet", "name": owner}, "costs": costs}
-        body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "PodGroupCost", "metadata": {"name": owner}, "spec": spec}
+        body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "PodGroupCost", "metadata": metadata, "spec": spec}
         raw = Resource.of(PodGroupCost).raw
-        found = [each for each in await self.all(PodGroupCost) if each.metadata.name == owner]
+        found = [each for each in await self.all(PodGroupCost) if each.metadata.name == metadata["name"]]
         if found:
-            await self.user.replace(raw, {**await self.raw(PodGroupCost, owner), "spec": spec})
+            await self.user.replace(raw, {**await self.raw(PodGroupCost, metadata["name"]), "spec": spec})
         else:
             await self.user.create(raw, body, namespace="default")
         await self.settle()

@@ -17,7 +17,7 @@ from trimtab.api import codec
 from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.transport import Request
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
@@ -100,6 +100,40 @@ async def test_scaling_down_respects_ranks(world: CloneSetCluster) -> None:
         await world.resize(size)
         gone += sorted(before - await world.names())
     assert gone == sorted(PODS, key=lambda name: -ranks[name])[:11]
+
+
+async def test_a_rival_of_the_policys_object_is_not_obeyed(world: CloneSetCluster) -> None:
+    """Reversed costs under a name that comes first: the policy's own decide."""
+    world.policies["web"] = policy("PodGroupCost")
+    ranks = {name: number for number, name in enumerate(PODS)}
+    await world.cost(ranks)
+    await world.cost({name: -rank for name, rank in ranks.items()}, name="aaa")
+    await world.resize(10)
+    assert await world.names() == set(PODS[:10])
+
+
+async def test_a_rival_does_not_stand_in_for_the_policys_object(world: CloneSetCluster) -> None:
+    """The scale-down waits for the policy's, and then uses the original order."""
+    world.policies["web"] = policy("PodGroupCost", timeoutSeconds=20)
+    await world.cost({name: number for number, name in enumerate(PODS)}, name="aaa")
+    await world.resize(10)
+    assert await world.names() == set(PODS)
+    await world.advance(25)
+    assert await world.names() == set(PODS) - set(ORIGINAL[:2])
+
+
+async def test_of_two_external_objects_none_counts(world: CloneSetCluster) -> None:
+    """They are named in an event, and the original order decides; when one is left, it counts."""
+    ranks = {name: number for number, name in enumerate(PODS)}
+    await world.cost({name: -rank for name, rank in ranks.items()}, name="aaa")
+    await world.cost(ranks, name="bbb")
+    await world.resize(11)
+    assert await world.names() == set(PODS) - set(ORIGINAL[:1])
+    (message,) = await world.event_messages("RanksIgnored")
+    assert message.endswith("none of PodGroupCosts aaa, bbb counts")
+    await world.user.delete(PodGroupCost, "bbb", namespace="default")
+    await world.resize(10)
+    assert "p1" not in await world.names()
 
 
 async def test_several_go_at_once_by_rank(world: CloneSetCluster) -> None:

@@ -14,6 +14,7 @@ from trimtab.cloneset import ranks
 from trimtab.cloneset.ranks import ByRank, KnownRanks, OriginalOrder, Terms, Wait
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Carrier
+from trimtab.ranking.explicit import NO_COSTS, GroupCosts
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import START
 
@@ -29,9 +30,15 @@ def policy(**fields: Any) -> ScaleDownPolicySpec:
     return codec.convert(fields, ScaleDownPolicySpec)
 
 
-def group(**costs: int) -> PodGroupCost:
+def group(name: str = "ranks", **costs: int) -> PodGroupCost:
     """The costs of a group."""
-    return codec.convert({"spec": {"owner": {"kind": "CloneSet", "name": "web"}, "costs": costs}}, PodGroupCost)
+    owner = {"kind": "CloneSet", "name": "web"}
+    return codec.convert({"metadata": {"name": name}, "spec": {"owner": owner, "costs": costs}}, PodGroupCost)
+
+
+def external(*costs: PodGroupCost) -> GroupCosts:
+    """PodGroupCosts of components that are not Trimtab's."""
+    return GroupCosts(others=costs)
 
 
 def waited(seconds: float, among: str = "") -> RankWait:
@@ -76,16 +83,24 @@ def test_terms(spec: ScaleDownPolicySpec | None, want: Terms | None) -> None:
 @pytest.mark.parametrize(
     ("terms", "annotations", "costs", "want"),
     [
-        pytest.param(Terms(), {}, None, None, id="there are none"),
-        pytest.param(Terms(), {"a": "4"}, None, {"a": 4.0}, id="a pod is annotated"),
-        pytest.param(Terms(), {"a": "4"}, group(b=2), {"b": 2.0}, id="a group's costs come first"),
-        pytest.param(PATIENT, {}, None, {}, id="promised, and not there yet"),
-        pytest.param(PATIENT, {"a": "4", "b": "x"}, group(b=2), {"a": 4.0}, id="what is no number is no rank"),
-        pytest.param(RECOMPUTING, {"a": "4"}, None, {}, id="annotations do not stand in for a group's costs"),
+        pytest.param(Terms(), {}, NO_COSTS, None, id="there are none"),
+        pytest.param(Terms(), {"a": "4"}, NO_COSTS, {"a": 4.0}, id="a pod is annotated"),
+        pytest.param(Terms(), {"a": "4"}, external(group(b=2)), {"b": 2.0}, id="a group's costs come first"),
+        pytest.param(Terms(), {}, GroupCosts(own=group(b=2)), None, id="those of a policy that is gone do not count"),
+        pytest.param(
+            Terms(), {}, external(group("aaa", a=1), group("bbb", a=2)), {}, id="none of two counts, whatever its name"
+        ),
+        pytest.param(PATIENT, {}, NO_COSTS, {}, id="promised, and not there yet"),
+        pytest.param(PATIENT, {"a": "4", "b": "x"}, external(group(b=2)), {"a": 4.0}, id="no number is no rank"),
+        pytest.param(RECOMPUTING, {"a": "4"}, NO_COSTS, {}, id="annotations do not stand in for a group's costs"),
+        pytest.param(RECOMPUTING, {}, external(group(b=2)), {}, id="nor does the object of another writer"),
+        pytest.param(
+            RECOMPUTING, {}, GroupCosts(group("own", b=2), (group("aaa", b=9),)), {"b": 2.0}, id="the policy's own does"
+        ),
     ],
 )
 def test_known_ranks(
-    terms: Terms, annotations: dict[str, str], costs: PodGroupCost | None, want: dict[str, float] | None
+    terms: Terms, annotations: dict[str, str], costs: GroupCosts, want: dict[str, float] | None
 ) -> None:
     """Ranks are read from the policy's carrier, or from any that has some."""
     pods = [pod(name).annotations({ALPHA_COST: annotations[name]} if name in annotations else {}) for name in NAMES]
@@ -97,13 +112,21 @@ def test_annotations_name_the_pods_that_were_ranked_together() -> None:
     """They hold together only if all say the same."""
     digest = fingerprint(NAMES)
     pods = [pod(name).annotations({ALPHA_COST: "1", RANKED_AMONG: digest}).build() for name in NAMES]
-    found = ranks.known_ranks(PATIENT, pods, None)
+    found = ranks.known_ranks(PATIENT, pods, NO_COSTS)
     assert found is not None
     assert found.among == digest
     other = pod("c").annotations({ALPHA_COST: "1", RANKED_AMONG: "other"}).build()
-    mixed = ranks.known_ranks(PATIENT, [*pods[:2], other], None)
+    mixed = ranks.known_ranks(PATIENT, [*pods[:2], other], NO_COSTS)
     assert mixed is not None
     assert mixed.among is None
+
+
+def test_two_objects_are_reported() -> None:
+    """With both names, and without waiting."""
+    two = external(group("bbb", a=1, b=2, c=3), group("aaa", a=3, b=2, c=1))
+    found = ranks.known_ranks(Terms(), [pod(name).build() for name in NAMES], two)
+    want = OriginalOrder("none of PodGroupCosts aaa, bbb counts")
+    assert ranks.evaluate(Terms(), found, NAMES, None, START) == want
 
 
 def test_all_ranked() -> None:

@@ -11,8 +11,8 @@ from trimtab.api import configuration, crds
 from trimtab.api.annotations import AIMED_SIZE, PROTECT_COSTS, SCALE_PLAN, SUBSET_COST
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
-from trimtab.install import definitions, deployments, local, manifests, protection
-from trimtab.install.options import MANAGED_BY, NAME, Options
+from trimtab.install import access, definitions, deployments, local, manifests, protection
+from trimtab.install.options import DEFAULT_CONFIGURATION, MANAGED_BY, NAME, Options
 from trimtab.scaledown.pod_costs import POLICY_KEYS
 
 OPTIONS = Options()
@@ -290,16 +290,40 @@ def test_whether_the_clonesets_of_a_cluster_are_ours(choice: Any, found: list[JS
 def test_costs_are_protected_by_a_warning_unless_denial_is_asked_for() -> None:
     """In namespaces that an administrator labels, and nowhere else."""
     for deny, actions in ((False, ["Warn", "Audit"]), (True, ["Deny", "Audit"])):
-        policy, binding = protection.manifests(Options(deny_cost_changes=deny))
-        assert binding["spec"]["validationActions"] == actions
-        assert binding["spec"]["matchResources"]["namespaceSelector"] == {"matchLabels": {PROTECT_COSTS: "true"}}
+        policy, binding, group_policy, group_binding = protection.manifests(Options(deny_cost_changes=deny))
+        for each in (binding, group_binding):
+            assert each["spec"]["validationActions"] == actions
+            assert each["spec"]["matchResources"]["namespaceSelector"] == {"matchLabels": {PROTECT_COSTS: "true"}}
         (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
         assert (rule["operations"], rule["resources"]) == (["UPDATE"], ["pods", "pods/status"])
+        (rule,) = group_policy["spec"]["matchConstraints"]["resourceRules"]
+        assert (rule["operations"], rule["resources"]) == (["CREATE", "UPDATE", "DELETE"], ["podgroupcosts"])
+
+
+def test_the_writers_of_the_configuration_are_exempt_for_both_carriers() -> None:
+    """An external component that ranks pods is named once."""
+    ranker = "system:serviceaccount:ranking:ranker"
+    configuration = {**DEFAULT_CONFIGURATION, "scaleDown": {"costWriters": [ranker]}}
+    for each in protection.manifests(Options(configuration=configuration)):
+        if each["kind"] == "ValidatingAdmissionPolicy":
+            (condition,) = each["spec"]["matchConditions"]
+            assert f'"{ranker}"' in condition["expression"]
+
+
+@pytest.mark.parametrize("edits", [False, True])
+def test_editors_of_a_namespace_write_pod_group_costs_only_where_the_administrator_says_so(edits: bool) -> None:
+    """They see them all the same, and write every other kind."""
+    printed = access.manifests(Options(group_cost_edits=edits))
+    roles = {each["metadata"]["name"]: each["rules"] for each in printed if each["kind"] == "ClusterRole"}
+    edited = {name for rule in roles["trimtab-edit"] for name in rule["resources"]}
+    assert ("podgroupcosts" in edited) is edits
+    assert {"scaledownpolicies", "unitedtopologies", "clonesets", "clonesets/scale"} <= edited
+    assert "podgroupcosts" in {name for rule in roles["trimtab-view"] for name in rule["resources"]}
 
 
 def test_the_annotations_beside_a_cost_are_protected_with_it() -> None:
     """Changing one would change the owner of a cost, or keep a CloneSet waiting for ranks."""
-    policy, _ = protection.manifests(OPTIONS)
+    policy, *_ = protection.manifests(OPTIONS)
     compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
     for name in (POLICY_KEYS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):
         assert all(f"'{each}'" in compared for each in name)

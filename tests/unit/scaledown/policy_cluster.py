@@ -22,7 +22,7 @@ from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.extensions import CustomResourceDefinition
-from trimtab.api.meta import Condition
+from trimtab.api.meta import Condition, ObjectReference
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
@@ -75,6 +75,8 @@ class PolicyCluster(InMemoryLab):
         """What pods answer, by their address."""
         self.nodes: Iterator[str] = itertools.cycle(["node-0", "node-1", "node-2"])
         self.product = Wire(self.cluster)
+        self.events: list[tuple[str, str, str]] = []
+        """The workload, the reason and the message of events."""
         self._tasks: list[asyncio.Future[None]] = []
 
     async def start(self) -> None:
@@ -104,11 +106,16 @@ class PolicyCluster(InMemoryLab):
             readers=self.readers,
             bands=self.bands,
             metrics=self.metrics,
-            rng=random.Random(1),
+            recorder=self,
         )
         parts = (self.view.run(), self.sources.run(), self.controller.run())
         self._tasks = [asyncio.ensure_future(part) for part in parts]
         await self.look()
+
+    def record(self, about: ObjectReference, severity: str, reason: str, message: str) -> None:
+        """Keep an event, as an event recorder would write it."""
+        assert severity == "Warning"
+        self.events.append((f"{about.kind} {about.name}", reason, message))
 
     async def stop_policies(self, *, killed: bool = False) -> None:
         """End the controllers of the policies; killed, whatever they were about to write is lost."""

@@ -15,6 +15,7 @@ from trimtab.api.scaledown import StrategySpec, WhenUnranked
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.combination import Combined
 from trimtab.ranking.costs import Band, Carrier
+from trimtab.ranking.explicit import Explicit
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown.continuous import numbering
@@ -64,6 +65,13 @@ def assess(
     except (InvalidError, StrategyError) as error:
         return Assessment(fault=str(error))
     return _assessment(combined, rounded=any(each.name in SAMPLED for each in strategies))
+
+
+def assess_explicit(pods: Iterable[Pod], ranks: Mapping[str, float]) -> Assessment:
+    """Explicit ranks of these pods as an assessment."""
+    keys = [pod.key for pod in pods]
+    unranked = {key: (Explicit.name,) for key in keys if key not in ranks}
+    return Assessment({key: ranks[key] for key in keys if key in ranks}, unranked)
 
 
 def _assessment(combined: Combined, *, rounded: bool) -> Assessment:

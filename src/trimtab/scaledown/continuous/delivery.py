@@ -7,6 +7,8 @@
 | `delivery: OnScaleIntent`, `carrier: Annotation` | none: see `intent` |
 | no policy applies, or two workloads select the pods | none |
 
+Explicit ranks that replace the strategies of a default policy are written as deletion costs in its place.
+
 **Few writes.** A group is reconciled once for all events within a moment (`settings.batch`). Only costs that must
 change are written (see `numbering`), a few at a time, and never faster than `settings.rate` a second in all.
 
@@ -36,7 +38,6 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.informers import Informer
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import object_key
@@ -120,7 +121,6 @@ class Continuous:
         groups: Groups,
         sources: Sources,
         *,
-        group_costs: Informer[PodGroupCost] | None = None,
         settings: ContinuousSettings = SETTINGS,
         bands: Bands = no_bands,
         metrics: Metrics | None = None,
@@ -135,7 +135,6 @@ class Continuous:
         self._view = view
         self._groups = groups
         self._sources = sources
-        self._known = group_costs
         self._settings = settings
         self._bands = bands
         self._registry = registry
@@ -163,6 +162,7 @@ class Continuous:
         group = self._groups.get(key)
         if group is None:
             await self._sweep(key, report)
+            self._notify(key)
             return Result()
         pods = self._groups.pods(group)
         carrier = carrier_for(group, len(pods))
@@ -179,6 +179,8 @@ class Continuous:
         spec = group.spec
         if spec is None:
             return Assessment()
+        if group.is_ranked_explicitly:
+            return assessment.assess_explicit(pods, self._groups.explicit_ranks(group.ref).ranks)
         refusal = next(recomputation_faults(spec, group.key.kind, self._registry), None)
         if refusal is not None:  # it was stored without admission, or before Trimtab was installed
             return Assessment(fault=str(refusal))
@@ -285,10 +287,13 @@ class Continuous:
         fallback = previous.fallback and key in self._unranked_since
         self.results[key] = GroupResult(report.foreign, failed, fallback)
         self.kept.add(key) if kept else self._forget_group(key)
-        if self._on_reconciled is not None:
-            self._on_reconciled(key)
+        self._notify(key)
         if failed:
             raise RuntimeError(f"{len(report.failed)} costs could not be written; {failed}")
+
+    def _notify(self, key: GroupKey) -> None:
+        if self._on_reconciled is not None:
+            self._on_reconciled(key)
 
     def forget(self) -> None:
         """Forget all groups: this process does not keep their costs any more."""
@@ -304,9 +309,7 @@ class Continuous:
         return max(((now - at) / SECOND for at in self._computed.values()), default=0.0)
 
     def _group_cost(self, group: Group) -> PodGroupCost | None:
-        if self._known is None:
-            return None
-        return self._known.get(object_key(group.key.namespace, group.owner.group_name))
+        return self._view.group_costs.get(object_key(group.key.namespace, group.owner.group_name))
 
 
 def carrier_for(group: Group, active: int) -> Carrier | None:

@@ -1,13 +1,16 @@
 """Costs that are kept current in PodGroupCosts: one object, and one write, for a group of pods.
 
-A PodGroupCost belongs to Trimtab if it has the annotation `trimtab.dev/policy-cost`; others are not changed.
+A PodGroupCost belongs to Trimtab if it has the annotation `trimtab.dev/policy-cost`; others are not changed. One of
+ours whose spec another writer has changed does not count (see `ranking.explicit`), and is deleted and written again: an
+update would leave the other writer the manager of the values that are right.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
-from trimtab.api.annotations import POLICY_COST
+from trimtab.api.annotations import FIELD_MANAGER, POLICY_COST
 from trimtab.api.documents import JSON
 from trimtab.api.scaledown import API_VERSION, GROUP_COST_KIND, PodGroupCost
 from trimtab.kube.client import Client
@@ -19,6 +22,8 @@ from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.policy.groups import GroupOwner
 
 _GROUP_COSTS = Resource.of(PodGroupCost).raw
+
+log = logging.getLogger(__name__)
 
 
 def is_written_by_policy(costs: PodGroupCost) -> bool:
@@ -73,7 +78,11 @@ class GroupCosts:
     ) -> None:
         """Give a group's PodGroupCost these costs. Raises Conflict where it has changed: the caller tries again."""
         if known is not None and not is_written_by_policy(known):
-            report.foreign.append(owner.group_name)
+            return  # a rival has this name, which the policy's status reports
+        if known is not None and (others := known.spec_managers - {FIELD_MANAGER}):
+            name, by = f"{owner.namespace}/{owner.group_name}", ", ".join(sorted(others))
+            log.warning("PodGroupCost %s was changed by %s: it is deleted and written again", name, by)
+            await self.revert(known, report, reason="changed")
             return
         patch = None if known is None else group_patch(known, owner, policy, costs)
         if known is not None and patch is None:

@@ -76,14 +76,27 @@ class Gate:
         await self._prepare_for(request, budget)
         ref = workload_ref(workload)
         policy = self._groups.policy_for(ref)
+        gaps, notes = self._about_explicit_ranks(ref, policy)
         if policy is None:
-            return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED)
+            return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED, notes)
         skip, warnings = self._why_skipped(request, ref, policy)
         if skip is not HoldOutcome.CONFLICT and policy.is_enforced and not is_on_scale_intent(policy.spec):
-            return HoldResult(HoldOutcome.OTHER_DELIVERY)
+            return HoldResult(HoldOutcome.OTHER_DELIVERY, notes)
         if request.after == 0:
             return HoldResult(HoldOutcome.AS_STOCK)
-        return CheckedRequest(request, workload, policy, _within(budget, policy), skip, warnings)
+        return CheckedRequest(request, workload, policy, _within(budget, policy), skip, (*gaps, *warnings), notes)
+
+    def _about_explicit_ranks(
+        self, ref: WorkloadRef, policy: EffectivePolicy | None
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Which pods have no explicit rank, and which PodGroupCosts do not count although no ScaleDownPolicy applies.
+
+        A policy that observes warns nobody.
+        """
+        if policy is not None and not (policy.is_default and policy.is_enforced):
+            return (), ()
+        found = self._groups.explicit_ranks(ref)
+        return tuple(filter(None, [found.gap])), tuple(filter(None, [found.note]))
 
     def _why_skipped(
         self, request: ScaleDownRequest, ref: WorkloadRef, policy: EffectivePolicy

@@ -191,7 +191,8 @@ class ScaleDownHolder:
                 return self._give_up(request, HoldOutcome.BUSY)
             checked = await self._gate.check(request, budget)
             if isinstance(checked, CheckedRequest):
-                return await self._serve(checked)
+                result = await self._serve(checked)
+                return replace(result, warnings=(*result.warnings, *checked.notes))
             if checked.outcome is HoldOutcome.NOT_SYNCED:  # a policy may apply
                 return HoldResult(checked.outcome, (self._reporter.skipped(request, checked.outcome),))
             return checked

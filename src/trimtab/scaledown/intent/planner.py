@@ -1,8 +1,9 @@
 """Plans a checked request: one plan for each controller of pods that shrinks.
 
 Planning begins when our own watch has shown as many pods as the workload counts, and when the policy ranks every pod;
-both are waited for, within limits. Victims of earlier requests that are still being deleted are assumed gone (see
-`replicaset_plans`).
+both are waited for, within limits. Explicit ranks (see `policy.explicit_ranks`) are read here, again and again until
+every pod has one: with one missing, the controller's own order decides. Victims of earlier requests that are still
+being deleted are assumed gone (see `replicaset_plans`).
 
 The plan for ten thousand pods takes half a second. For many pods it is made in another thread, on a copy of the
 snapshot, while the event loop goes on; one at a time, so that a burst of them cannot take all processors.
@@ -23,6 +24,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.clocks import Clock, within
 from trimtab.kube.server_time import ServerTime
 from trimtab.ranking.certainty import Window
+from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
@@ -31,6 +33,8 @@ from trimtab.scaledown import clonesets, proportional, replicaset_plans
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.scaledown.policy.explicit_ranks import explicit_ranks
+from trimtab.scaledown.policy.workloads import workload_ref
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan, ForeignCosts
 from trimtab.scaledown.stability import is_stable
@@ -128,8 +132,9 @@ class Planner:
     async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
         """The plans for a request that was admitted, as things are now; pods that have no rank are left unranked."""
         sizes = self._remaining(workload, checked.request.after)
-        pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
-        policy = self._policy_of(checked.policy, pods)
+        policy = self._policy(checked, workload, sizes)
+        if checked.policy.ranked_by and not await self._is_ranked(policy, sizes):
+            return PlannedRequest(policy, ())
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
     async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
@@ -138,8 +143,9 @@ class Planner:
         if clonesets.is_rolling(workload, self._view.pods_of(workload.metadata.uid)):
             return HoldOutcome.ROLLOUT
         sizes = self._sizes(workload, checked.request.after)
-        pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
-        policy = self._policy_of(checked.policy, pods)
+        policy = self._policy(checked, workload, sizes)
+        if checked.policy.ranked_by and not await self._is_ranked(policy, sizes):
+            return HoldOutcome.UNRANKED
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
     async def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
@@ -170,16 +176,26 @@ class Planner:
         rule, budget = checked.policy.spec.when_unranked, checked.budget
         patience = min(float(rule.timeout_seconds), budget.seconds / 2) if rule.action == "Wait" else 0.0
         while True:
-            owners = [size.uid for size in self._sizes(checked.workload, checked.request.after)]
-            pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
-            policy = self._policy_of(checked.policy, pods)
-            if not policy.combination.strategies:
-                return policy
-            if await self._compute(len(pods), partial(_ranks_all, policy, owners, self._clock.now())):
+            sizes = self._sizes(checked.workload, checked.request.after)
+            policy = self._policy(checked, checked.workload, sizes)
+            if not policy.combination.strategies or await self._is_ranked(policy, sizes):
                 return policy
             if budget.left(patience) <= 0:
                 return None
             await self._clock.sleep(_RANK_AGAIN)
+
+    def _policy(self, checked: CheckedRequest, workload: Workload, sizes: Sequence[ControllerSize]) -> Policy:
+        """The strategies that rank the pods now: the policy's, or the explicit ranks that replace them."""
+        if checked.policy.ranked_by:
+            return explicit_policy(explicit_ranks(self._view, workload_ref(workload)).ranks)
+        pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
+        return self._policy_of(checked.policy, pods)
+
+    async def _is_ranked(self, policy: Policy, sizes: Sequence[ControllerSize]) -> bool:
+        """Whether every pod of these controllers has a rank."""
+        owners = [size.uid for size in sizes]
+        count = sum(len(self._view.pods_of(uid)) for uid in owners)
+        return await self._compute(count, partial(_ranks_all, policy, owners, self._clock.now()))
 
     def _sizes(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()

@@ -80,6 +80,9 @@ class CheckedRequest:
     budget: TimeBudget
     skip: HoldOutcome | None = None
     skip_warnings: tuple[str, ...] = ()
+    """More about why it was not planned, where it was not."""
+    notes: tuple[str, ...] = ()
+    """Warnings for its user, whatever comes of it."""
 
     @property
     def key(self) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.clocks import Clock
+from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Plan, Policy, plan
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
@@ -75,12 +78,17 @@ class ContinuousPlans:
         workload = RankedWorkload.owned_by(snapshot, group.owner.uid, constraints=constraints)
         own = {pod.key: 0 for pod in pods if policy_cost(pod) is not None}
         workload = replace(workload, kind="CloneSet" if group.key.kind == "CloneSet" else "ReplicaSet", base_costs=own)
-        strategies = self._continuous.strategies(group, group.spec)
         try:
-            policy = self._sources.values(strategies, pods).apply_to(Policy.of(strategies, self._registry))
+            policy = self._policy(group, group.spec, pods)
             return plan(workload, snapshot, policy, replicas=size, now=self._clock.now())
         except (InvalidError, StrategyError):
             return None
+
+    def _policy(self, group: Group, spec: ScaleDownPolicySpec, pods: Sequence[Pod]) -> Policy:
+        if group.is_ranked_explicitly:
+            return explicit_policy(self._groups.explicit_ranks(group.ref).ranks)
+        strategies = self._continuous.strategies(group, spec)
+        return self._sources.values(strategies, pods).apply_to(Policy.of(strategies, self._registry))
 
 
 def _is_kept_current(group: Group) -> bool:

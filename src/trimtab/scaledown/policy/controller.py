@@ -2,8 +2,8 @@
 
     view ──→ events ──→ groups to reconcile (`continuous`) ──→ policies to report on (`findings`, `statuses`)
 
-Needs to list and watch `scaledownpolicies`, `podgroupcosts` and what the view shows; to patch `pods` and
-`scaledownpolicies/status`; to create, patch and delete `podgroupcosts`; and, for `Idle`, to list `pods.metrics.k8s.io`.
+Needs to list and watch what the view shows; to patch `pods` and `scaledownpolicies/status`; to create, patch and delete
+`podgroupcosts`; to create and patch `events`; and, for `Idle`, to list `pods.metrics.k8s.io`.
 Runs in one process at a time: the leader. The view and the sources are run by their owner, because requests to scale
 down are held in every process.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,11 +24,11 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import NotFound
-from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, split
 from trimtab.kube.runners import Result, Runner
 from trimtab.kube.stores import Object, key_of
+from trimtab.ranking.explicit import annotated_rank
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.continuous.delivery import (
     ORPHANS,
@@ -46,10 +45,12 @@ from trimtab.scaledown.policy import statuses
 from trimtab.scaledown.policy.continuous_plans import ContinuousPlans
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.findings import BUILT_IN, PolicyInspector, Readers
-from trimtab.scaledown.policy.groups import OWNER_KINDS, WORKLOAD_KINDS, GroupKey, Groups
+from trimtab.scaledown.policy.groups import WORKLOAD_KINDS, GroupKey, Groups
+from trimtab.scaledown.policy.rivals import RivalReports
 from trimtab.scaledown.policy.workloads import is_managed_by_deployment
+from trimtab.scaledown.results.reporter import EventRecorder
 from trimtab.scaledown.sources import Sources
-from trimtab.scaledown.view import View, Workload, is_known
+from trimtab.scaledown.view import View, Workload
 
 GRACE = 2.0
 """Seconds that writes in progress are given when the controller ends."""
@@ -70,10 +71,9 @@ class ScaleDownPolicies:
         bands: Bands = no_bands,
         metrics: Metrics | None = None,
         registry: Mapping[str, Factory] = STRATEGIES,
-        rng: random.Random | None = None,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self.groups = Groups(view, defaults)
-        self.group_costs: Informer[PodGroupCost] = Informer(client, PodGroupCost, rng=rng)
         self.plans = PlanReports(client)
         self._client = client
         self._clock = client.clock
@@ -85,7 +85,6 @@ class ScaleDownPolicies:
             view,
             self.groups,
             sources,
-            group_costs=self.group_costs,
             settings=settings,
             bands=bands,
             metrics=self._metrics,
@@ -103,6 +102,8 @@ class ScaleDownPolicies:
             metrics=self._metrics,
             registry=registry,
         )
+        self._rivals = RivalReports(self.groups, recorder)
+        self._metrics.watch_rivals(lambda: self._rivals.count)
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner(
             "scaledownpolicies", self.reconcile, self.queue, workers=2, after=(*view.required, view.policies)
@@ -117,7 +118,7 @@ class ScaleDownPolicies:
     @property
     def synced(self) -> bool:
         """Whether the caches have synced."""
-        return self._view.synced and is_known(self.group_costs)
+        return self._view.synced
 
     @property
     def problems(self) -> list[str]:
@@ -126,7 +127,7 @@ class ScaleDownPolicies:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        parts = (self.group_costs.run(), self.continuous.runner.run(), self.runner.run(), self.plans.run())
+        parts = (self.continuous.runner.run(), self.runner.run(), self.plans.run())
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -136,6 +137,7 @@ class ScaleDownPolicies:
             await self._end()
             await cancel(*tasks)
             self._counts.clear()  # the next leader reports them
+            self._rivals.forget()
             self.continuous.forget()
 
     async def _end(self) -> None:
@@ -179,6 +181,7 @@ class ScaleDownPolicies:
 
     def _report_on_group(self, key: GroupKey) -> None:
         group = self.groups.get(key)
+        self._rivals.report(key, group)
         if group is not None and group.policy is not None and group.policy.key:
             self._requeue_policy(Key(group.policy.key))
 
@@ -192,7 +195,7 @@ class ScaleDownPolicies:
         view.policies.subscribe(added=self._policy, updated=self._policy_changed, deleted=self._policy)
         for kind in WORKLOAD_KINDS:
             view.informer(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
-        self.group_costs.subscribe(added=self._costs, updated=lambda _, new: self._costs(new), deleted=self._costs)
+        view.group_costs.subscribe(added=self._costs, updated=self._costs_changed, deleted=self._costs)
 
     def _pod(self, pod: Pod) -> None:
         key = self.groups.of_pod(pod)
@@ -245,9 +248,15 @@ class ScaleDownPolicies:
             self._workload(new)
 
     def _costs(self, costs: PodGroupCost) -> None:
-        owner = costs.spec.owner
-        if owner.kind in OWNER_KINDS:
-            self.continuous.requeue(GroupKey(owner.kind, costs.metadata.namespace, owner.name))
+        namespace, owner = costs.metadata.namespace, costs.spec.owner
+        workload = self._view.workload(owner.kind, namespace, owner.name)
+        for key in self._groups_of(workload) if workload is not None else ():
+            self.continuous.requeue(key)
+
+    def _costs_changed(self, old: PodGroupCost, new: PodGroupCost) -> None:
+        self._costs(new)
+        if old.spec.owner != new.spec.owner:
+            self._costs(old)
 
     def _groups_of(self, workload: Workload) -> list[GroupKey]:
         namespace, name = workload.metadata.namespace, workload.metadata.name
@@ -290,6 +299,8 @@ def _differs(old: Pod, new: Pod) -> bool:
     ):
         return True
     if old.metadata.labels != new.metadata.labels or _other_annotations(old) != _other_annotations(new):
+        return True
+    if annotated_rank(old.metadata.annotations) != annotated_rank(new.metadata.annotations):
         return True
     return POLICY_COST in new.metadata.annotations and policy_cost(new) is None
 

@@ -7,7 +7,8 @@ Of several policies that refer to a workload, the most specific one applies:
 3. one whose `selector` matches the labels of the workload's pods as its template states them; the one with more
    requirements before the one with fewer;
 4. a default from the configuration: the first in its list whose namespace selector matches. A label of the namespace
-   replaces its mode.
+   replaces its mode. Ranks that another component gives to the workload's pods replace its strategies
+   (see `explicit_ranks`).
 
 Among equals the older policy applies, then the one whose name comes first: an order that does not change when either is
 edited. Policies of 1 to 3 that refer to one workload *overlap*, and both report it in a condition. A default is made to
@@ -64,6 +65,13 @@ class EffectivePolicy:
     specificity: Specificity = Specificity.DEFAULT
     overridden: tuple[str, ...] = ()
     """The policies (`namespace/name`) that would apply without this one, the next one first."""
+    ranked_by: str = ""
+    """Where the explicit ranks are that replace the strategies of a default policy; empty where there are none."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is from the configuration, and no ScaleDownPolicy."""
+        return self.specificity is Specificity.DEFAULT
 
     @property
     def is_enforced(self) -> bool:

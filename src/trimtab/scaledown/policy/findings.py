@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from trimtab.api import selectors
 from trimtab.api.scaledown import UNSUPPORTED_KINDS, ScaleDownPolicy
 from trimtab.kube.stores import key_of
+from trimtab.ranking import explicit
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.faults import faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.continuous.delivery import Continuous
-from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy import effective, rivals
 from trimtab.scaledown.policy.groups import Group, Groups
 from trimtab.scaledown.policy.statuses import Findings
 from trimtab.scaledown.policy.workloads import WorkloadRef
@@ -39,6 +40,9 @@ class _Tally:
     strategy_fault: str = ""
     problem: str = ""
     error: str = ""
+    rivals: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    annotated: list[str] = field(default_factory=list)
+    blocked: list[str] = field(default_factory=list)
 
 
 class PolicyInspector:
@@ -130,7 +134,21 @@ class PolicyInspector:
             strategy_fault=tally.strategy_fault,
             problem=tally.problem,
             error=tally.error,
+            rivals=tally.rivals,
+            annotated=tuple(tally.annotated),
+            blocked=tuple(tally.blocked),
         )
+
+    def _count_rivals(self, group: Group, carrier: Carrier, tally: _Tally) -> None:
+        """Explicit ranks of other components, which do not count."""
+        found = rivals.rivals(self._groups, group)
+        if found:
+            tally.rivals[name_of(group.top)] = tuple(dict.fromkeys((*tally.rivals.get(name_of(group.top), ()), *found)))
+        if carrier is Carrier.POD_GROUP_COST and group.owner.group_name in found:
+            tally.blocked.append(group.owner.group_name)
+        if carrier is not Carrier.ALPHA_ANNOTATION:
+            ranked = explicit.explicit_ranks(self._view.ranked_pods(group.owner.uid), None)
+            tally.annotated += [key.partition("/")[2] for key in ranked]
 
     def _count(self, group: Group, tally: _Tally) -> None:
         pods = self._groups.pods(group)
@@ -141,6 +159,8 @@ class PolicyInspector:
         if assessment.unranked:
             missing = [pod for pod in pods if pod.key in assessment.unranked]
             tally.problem = tally.problem or self._continuous.problem(group, missing)
+        if group.spec is not None and group.spec.mode == "Enforce":
+            self._count_rivals(group, Carrier(group.spec.carrier), tally)
         result = self._continuous.results.get(group.key)
         if result is not None:
             tally.foreign += result.foreign

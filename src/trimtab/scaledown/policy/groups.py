@@ -11,16 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trimtab.api.annotations import fingerprint
 from trimtab.api.documents import Document
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
 from trimtab.api.selectors import is_key
 from trimtab.kube.resources import object_key
+from trimtab.ranking.explicit import GroupCosts, group_cost_name
 from trimtab.ranking.rankers import Constraint
-from trimtab.scaledown.policy import conflicts, effective
+from trimtab.scaledown.policy import conflicts, effective, explicit_ranks
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.scaledown.policy.explicit_ranks import ExplicitRanks
 from trimtab.scaledown.policy.workloads import WorkloadRef, is_managed_by_deployment, workload_ref
 from trimtab.scaledown.view import BY_CONTROLLER, BY_NAMESPACE, View, Workload
 
@@ -33,7 +34,6 @@ _FINE = 99
 """Pods on a node that are distinguished where zones come first: more than a kubelet runs."""
 _COARSE = 9999
 """Pods in a zone that are distinguished then."""
-_LONGEST_NAME = 253
 
 
 class GroupKey(NamedTuple):
@@ -59,9 +59,8 @@ class GroupOwner:
 
     @property
     def group_name(self) -> str:
-        """The name of its PodGroupCost: workloads of two kinds may have the same name."""
-        name = f"{self.kind.lower()}-{self.name}"
-        return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 17]}-{fingerprint([name])}"
+        """The name of its PodGroupCost."""
+        return group_cost_name(self.kind, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,11 @@ class Group:
     def spec(self) -> ScaleDownPolicySpec | None:
         """The spec of the policy that applies to it; None where two workloads select its pods."""
         return None if self.policy is None or self.conflicts else self.policy.spec
+
+    @property
+    def is_ranked_explicitly(self) -> bool:
+        """Whether ranks of another component replace the strategies of a default policy."""
+        return self.policy is not None and bool(self.policy.ranked_by)
 
 
 class Groups:
@@ -158,9 +162,22 @@ class Groups:
         return conflicts.conflicting_workloads(top, self._tops_in(top.namespace))
 
     def policy_for(self, ref: WorkloadRef) -> EffectivePolicy | None:
-        """The policy that applies to a workload."""
-        found = self._view.policies_in(ref.namespace)
-        return effective.effective_policy(ref, found, self.defaults, self._view.namespace_labels(ref.namespace))
+        """The policy that applies to a workload. Explicit ranks replace the strategies of a default policy."""
+        known = self._view.policies_in(ref.namespace)
+        found = effective.effective_policy(ref, known, self.defaults, self._view.namespace_labels(ref.namespace))
+        source = self.explicit_ranks(ref).source if found is not None and found.is_default else ""
+        if found is None or not source:
+            return found
+        return replace(found, spec=explicit_ranks.delivered_as_costs(found.spec), ranked_by=source)
+
+    def explicit_ranks(self, ref: WorkloadRef) -> ExplicitRanks:
+        """The ranks that another component gives to the pods of a workload."""
+        return explicit_ranks.explicit_ranks(self._view, self._top(ref))
+
+    def costs_naming(self, group: Group) -> GroupCosts:
+        """The PodGroupCosts that name a group's controller, or its Deployment."""
+        owner = (group.owner.kind, group.owner.name, group.owner.uid)
+        return explicit_ranks.group_costs(self._view, owner, group.top)
 
     def exemption(self, ref: WorkloadRef) -> str:
         """Why no policy applies to a workload."""

@@ -6,6 +6,7 @@
 | `Overlapping` | other policies refer to the same workloads |
 | `CarrierNotConsumed` | no controller that Trimtab knows of reads the chosen carrier for some workload |
 | `OverlappingSelectors` | another workload selects the same pods, which are not ranked |
+| `RivalCosts` | another component ranks the same pods; its ranks do not count |
 
 The reasons are members of `trimtab.api.annotations.Reason`; `obstacles` says which one `Ready` reports first.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab.api import times
-from trimtab.api.annotations import Reason
+from trimtab.api.annotations import ALPHA_COST, Reason
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
 from trimtab.api.scaledown import (
@@ -31,7 +32,13 @@ from trimtab.kube.clocks import SECOND
 from trimtab.ranking.plan import Plan
 
 READY = "Ready"
-CONDITIONS = (READY, Reason.OVERLAPPING, Reason.CARRIER_NOT_CONSUMED, Reason.OVERLAPPING_SELECTORS)
+CONDITIONS = (
+    READY,
+    Reason.OVERLAPPING,
+    Reason.CARRIER_NOT_CONSUMED,
+    Reason.OVERLAPPING_SELECTORS,
+    Reason.RIVAL_COSTS,
+)
 """The types of all conditions."""
 
 _NAMED = 3
@@ -69,6 +76,12 @@ class Findings:
     error: str = ""
     foreign: Sequence[str] = ()
     """Pods whose cost belongs to another program."""
+    rivals: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """PodGroupCosts that rank the pods of its workloads and do not count, by workload."""
+    annotated: Sequence[str] = ()
+    """Pods with a rank of another component, in an annotation that does not count."""
+    blocked: Sequence[str] = ()
+    """Names of its own PodGroupCosts that objects of other writers have."""
 
 
 def status(policy: ScaleDownPolicy, findings: Findings, now: int) -> ScaleDownPolicyStatus:
@@ -162,6 +175,7 @@ def obstacles(spec: ScaleDownPolicySpec, findings: Findings) -> Iterable[tuple[R
     yield Reason.MANAGED_BY_DEPLOYMENT, _managed_message(findings) if applies_to <= set(findings.managed) else ""
     yield Reason.STRATEGY_FAILED, findings.strategy_fault
     yield Reason.CARRIER_NOT_CONSUMED, _unread_message(spec, findings) if applies_to <= set(findings.unread) else ""
+    yield Reason.RIVAL_COSTS, _blocked_message(findings)
     yield Reason.UNRANKED, _unranked_message(spec, findings)
     yield Reason.WRITE_FAILED, findings.error
 
@@ -211,6 +225,8 @@ def _others(findings: Findings) -> Iterable[Condition]:
         yield _true(Reason.CARRIER_NOT_CONSUMED, Reason.CARRIER_NOT_CONSUMED, message)
     if findings.conflicts:
         yield _true(Reason.OVERLAPPING_SELECTORS, Reason.OVERLAPPING_SELECTORS, _conflicts_message(findings))
+    if findings.rivals or findings.annotated:
+        yield _true(Reason.RIVAL_COSTS, Reason.RIVAL_COSTS, _rivals_message(findings))
 
 
 def _true(condition: Reason, reason: Reason, message: str) -> Condition:
@@ -224,6 +240,20 @@ def _unread_message(spec: ScaleDownPolicySpec, findings: Findings) -> str:
     if not findings.unread:
         return ""
     return f"costs in {spec.carrier} have no effect on {_listed(findings.unread)}; {_ADVICE}"
+
+
+def _blocked_message(findings: Findings) -> str:
+    if not findings.blocked:
+        return ""
+    names = _listed(findings.blocked)
+    return f"PodGroupCost {names} is not Trimtab's, and the costs of this policy need that name; delete it"
+
+
+def _rivals_message(findings: Findings) -> str:
+    rivals = [f"PodGroupCost {_listed(names)} for {workload}" for workload, names in findings.rivals.items()]
+    pods = [f"{ALPHA_COST} of {len(findings.annotated)} pods"] if findings.annotated else []
+    advice = "only this policy's ranks do: delete them, or delete this policy to be ranked by them"
+    return f"{'; '.join(_shortened([*rivals, *pods]))}: these ranks of other writers do not count, {advice}"
 
 
 def _overlaps_message(findings: Findings) -> str:
