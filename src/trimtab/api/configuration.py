@@ -183,6 +183,22 @@ class UnitedTopologies(Model):
     ] = ()
 
 
+class CloneSets(Model):
+    """How the CloneSet controller ranks pods of crowded domains and nodes."""
+
+    rank: Annotated[
+        Literal["balanced", "proportional"],
+        Meta(
+            description="balanced (full domains give pods first) or proportional (every domain gives the same share); "
+            "the annotation trimtab.dev/rank of a CloneSet overrides it"
+        ),
+    ] = "balanced"
+    rank_by_default_constraints: Annotated[
+        bool,
+        Meta(description="true to rank pods whose template states no constraints by the cluster's default constraints"),
+    ] = False
+
+
 class LeaderElection(Model):
     """Leader election of the controllers. The scheduler's is in its own configuration."""
 
@@ -253,6 +269,7 @@ class TrimtabConfiguration(Model):
     ] = None
     scale_down: Annotated[ScaleDown, Meta(description="an object; see below")] = ScaleDown()
     united_topology: Annotated[UnitedTopologies, Meta(description="an object; see below")] = UnitedTopologies()
+    clone_set: Annotated[CloneSets, Meta(description="an object; see below")] = CloneSets()
     webhooks: Annotated[Webhooks, Meta(description="an object; see below")] = Webhooks()
     leader_election: Annotated[LeaderElection, Meta(description="an object; see below")] = LeaderElection()
     serving: Annotated[Serving, Meta(description="an object; see below")] = Serving()

@@ -23,7 +23,7 @@ from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints
+from trimtab.app.scheduling import default_constraints, rank_settings
 from trimtab.kube.components import Background, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
@@ -194,6 +194,7 @@ def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
         model=ModelSettings(
             tolerance=scale_down.clock_tolerance_seconds,
             foreign_costs=scale_down.other_costs,
+            rank=rank_settings(configuration),
             options=Options(
                 logarithmic=scale_down.controller_gates.logarithmic_scale_down,
                 deletion_cost=scale_down.controller_gates.pod_deletion_cost,

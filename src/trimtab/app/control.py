@@ -9,7 +9,7 @@ from functools import partial
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints
+from trimtab.app.scheduling import default_constraints, rank_settings
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
@@ -82,7 +82,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 def _cloneset_settings(dependencies: Dependencies) -> CloneSetSettings:
     return CloneSetSettings(
         pod_cost=dependencies.configuration.gate(GATE),
-        default_constraints=default_constraints(dependencies.configuration),
+        rank=rank_settings(dependencies.configuration),
         strategies=dependencies.strategies,
         namespaces=dependencies.namespaces,
     )

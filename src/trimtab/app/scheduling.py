@@ -10,6 +10,7 @@ from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
 from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.app.dependencies import Dependencies
 from trimtab.kube.components import Component
+from trimtab.ranking.rankers import RankSettings, constraints_of
 from trimtab.scheduler import configuration as scheduler_configuration
 from trimtab.scheduler.configuration import Configuration
 from trimtab.scheduler.metrics import Metrics
@@ -59,3 +60,9 @@ def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySp
         for each in profile.default_constraints
     ]
     return tuple(sorted(constraints, key=lambda each: each.topology_key == HOSTNAME))
+
+
+def rank_settings(configuration: TrimtabConfiguration) -> RankSettings:
+    """How the CloneSet controller ranks pods."""
+    ranked_by = default_constraints(configuration) if configuration.clone_set.rank_by_default_constraints else ()
+    return RankSettings(configuration.clone_set.rank, constraints_of(ranked_by))

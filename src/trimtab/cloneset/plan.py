@@ -15,7 +15,7 @@ from trimtab.cloneset.observation import Group
 from trimtab.cloneset.ranks import ByRank, OriginalOrder, RankDecision, Terms, Wait
 from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.sizes import Sizes
-from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.rankers import Constraint, Scale
 from trimtab.snapshot import Snapshot
 
 
@@ -44,6 +44,8 @@ class Plan:
     fallback_reason: str = ""
     """Why ranks were ignored, if there should have been some."""
     recheck_in: float | None = None
+    age_ratios: Mapping[str, float] = field(default_factory=dict)
+    """The age ratios of the victims that go because of their age, by UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,12 @@ class PlanContext:
     @property
     def rules(self) -> tuple[Constraint, ...]:
         """The constraints by which the pods are kept level."""
-        return victims.constraints(self.cloneset.spec.template, self.settings.default_constraints)
+        return victims.constraints(self.cloneset.spec.template, self.settings.rank.defaults)
+
+    @property
+    def scale(self) -> Scale:
+        """How the number of pods in a domain becomes a rank."""
+        return self.settings.rank.scale_for(self.cloneset.metadata.annotations)
 
 
 def plan(context: PlanContext, group: Group) -> Plan:
@@ -98,9 +105,9 @@ def _creation(context: PlanContext, _: Group, needed: Sizes) -> Plan | None:
 def _specified(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.specified:
         return None
-    order = victims.in_order(context.snapshot, group, group.specified, context.rules, scale=context.settings.scale)
+    order = victims.in_order(context.snapshot, group, group.specified, context.rules, scale=context.scale)
     wait = context.previous_wait if needed.shrink else None  # it continues meanwhile
-    return _deletion(Step.SPECIFIED, group, victims.deletable(group, order, needed.spare), wait)
+    return _deletion(Step.SPECIFIED, group, victims.deletable(group, order.positions, needed.spare), wait)
 
 
 def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
@@ -112,11 +119,13 @@ def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | Non
     count, costs = needed.shrink, None
     if isinstance(decision, ByRank):
         count, costs = min(count, decision.allowance), victims.as_costs(decision.ranks)
-    order = victims.old_first(context.snapshot, group, context.rules, scale=context.settings.scale, costs=costs)
+    orders = victims.old_first(context.snapshot, group, context.rules, scale=context.scale, costs=costs)
     fallback_reason = decision.reason if isinstance(decision, OriginalOrder) else ""
     wait = context.previous_wait if fallback_reason else None  # it is over until all have gone
-    candidates = victims.deletable(group, order, needed.spare, needed.shrink_new)
-    return _deletion(Step.SCALE_DOWN, group, candidates[:count], wait, fallback_reason)
+    positions = [position for each in orders for position in each.positions]
+    chosen = victims.deletable(group, positions, needed.spare, needed.shrink_new)[:count]
+    ratios = victims.age_ratios(group, orders, set(chosen), context.now)
+    return _deletion(Step.SCALE_DOWN, group, chosen, wait, fallback_reason, ratios)
 
 
 def _rank_decision(context: PlanContext, group: Group) -> RankDecision:
@@ -131,17 +140,26 @@ def _update(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.replace:
         return None
     old = ~group.updated & ~group.specified
-    order = victims.in_order(context.snapshot, group, old, context.rules, scale=context.settings.scale)
-    return _deletion(Step.UPDATE, group, victims.deletable(group, order, needed.spare)[: needed.replace])
+    order = victims.in_order(context.snapshot, group, old, context.rules, scale=context.scale)
+    return _deletion(Step.UPDATE, group, victims.deletable(group, order.positions, needed.spare)[: needed.replace])
 
 
 def _deletion(
-    step: Step, group: Group, positions: Sequence[int], wait: RankWait | None = None, fallback_reason: str = ""
+    step: Step,
+    group: Group,
+    positions: Sequence[int],
+    wait: RankWait | None = None,
+    fallback_reason: str = "",
+    age_ratios: Mapping[str, float] | None = None,
 ) -> Plan | None:
     if not positions:
         return None
     return Plan(
-        step, victims=tuple(group.pods[position] for position in positions), wait=wait, fallback_reason=fallback_reason
+        step,
+        victims=tuple(group.pods[position] for position in positions),
+        wait=wait,
+        fallback_reason=fallback_reason,
+        age_ratios=age_ratios or {},
     )
 
 
