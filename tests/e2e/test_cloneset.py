@@ -238,7 +238,7 @@ async def test_a_scale_down_of_two_revisions_is_planned(client: Client) -> None:
         left = await made.until(9)
         assert zone_sizes(made) == [3, 3, 3]
         assert new < left
-        assert await trimtab.sample("trimtab_scaledown_held_total", outcome="rollout") == 0
+        assert await trimtab.sample("trimtab_scaledown_requests_total", outcome="planned") == 1
 
 
 UNSUPPORTED: dict[str, Any] = {
