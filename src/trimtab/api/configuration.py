@@ -125,6 +125,10 @@ class ScaleDown(Model):
             "addresses but loopback, link-local and multicast ones"
         ),
     ] = ()
+    sources: Annotated[
+        Mapping[str, Mapping[str, Any]],
+        Meta(description="the settings of sources of signals, by name, such as Prometheus: {url: …}; none by default"),
+    ] = {}
     controller_gates: Annotated[
         ControllerGates, Meta(description="the feature gates of kube-controller-manager that deletions depend on")
     ] = ControllerGates()

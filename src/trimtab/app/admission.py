@@ -107,6 +107,9 @@ class _ScaleDowns:
             self._view,
             lambda: replace(configured, enabled=dependencies.switch.on),
             networks=dependencies.probe_networks,
+            registry=dependencies.strategies,
+            sources=dependencies.make_sources(),
+            on_failure=self._metrics.record_source_failure,
         )
         self._reports = PlanReports(dependencies.client, self._view.policies.get)
         self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")

@@ -49,7 +49,15 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 
     def make(client: Client) -> Component:
         view = View(client)
-        sources = sources_for(client, view, now, networks=dependencies.probe_networks)
+        sources = sources_for(
+            client,
+            view,
+            now,
+            networks=dependencies.probe_networks,
+            registry=dependencies.strategies,
+            sources=dependencies.make_sources(),
+            on_failure=dependencies.scale_down_metrics.record_source_failure,
+        )
         topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,

@@ -13,7 +13,7 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking.combination import Combination, Combined
 from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import Constraint, Scale, ranker_for
-from trimtab.ranking.strategies import STRATEGIES, Factory, View
+from trimtab.ranking.strategies import STRATEGIES, Factory, Signal, View
 from trimtab.ranking.victims import STOCK, FloatColumn, Options, Order, order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
@@ -115,6 +115,7 @@ class Policy:
     usage: Mapping[str, float] = field(default_factory=dict)
     stated: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
+    signals: Mapping[Signal, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> Policy:
@@ -125,8 +126,8 @@ class Policy:
         """The ranks of these pods. Strategies may ask for the time, so it must be known."""
         if now is None:
             raise InvalidError("now", "is needed to rank pods by strategies; give the time in nanoseconds")
-        view = View(snapshot, rows, now, usage=self.usage, stated=self.stated, scores=self.scores)
-        return self.combination.rank(view)
+        samples = {"usage": self.usage, "stated": self.stated, "scores": self.scores}
+        return self.combination.rank(View(snapshot, rows, now, **samples, signals=self.signals))
 
 
 def active_rows(snapshot: Snapshot, uid: str) -> IntColumn:

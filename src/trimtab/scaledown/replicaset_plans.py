@@ -95,7 +95,7 @@ def plan_controller(
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
-        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs)
+        ranked = _ranked(size, snapshot, constraints, costs, model, foreign_costs)
         if isinstance(workload, CloneSet):
             ranked = clonesets.ranked(workload, ranked, model.rank, active.values())
         if len(ranked.rows) <= size.after:
@@ -137,7 +137,6 @@ def _relied_on(delivery: Delivery, pods: Sequence[Pod], assumed: Sequence[Pod]) 
 
 
 def _ranked(
-    workload: Workload,
     size: ControllerSize,
     snapshot: Snapshot,
     constraints: tuple[Constraint, ...],

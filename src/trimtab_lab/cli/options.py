@@ -43,8 +43,8 @@ FEATURE_GATES = click.option(
     "--feature-gates",
     multiple=True,
     metavar="A=true,B=false",
-    help="Feature gates of the lab's controllers, LogarithmicScaleDown and PodDeletionCost; with --control-plane, of all "
-    "Kubernetes binaries (of one, by --extra-arg).",
+    help="Feature gates of the lab's controllers: LogarithmicScaleDown, PodDeletionCost. With --control-plane, of all "
+    "Kubernetes binaries; of one, by --extra-arg.",
 )
 CONTROLLER_GATES = click.option(
     "--feature-gates",

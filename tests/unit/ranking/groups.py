@@ -26,7 +26,7 @@ def view_of(source: ClusterBuilder | Snapshot, *names: str, **handed_in: Mapping
     index = snapshot.pods.rows.index
     rows = [index[f"default/{name}"] for name in names] if names else list(index.values())
     values = {kind: {f"default/{name}": v for name, v in by_name.items()} for kind, by_name in handed_in.items()}
-    return View(snapshot, np.array(rows, dtype=np.int64), NOW, **values)
+    return View(snapshot, np.array(rows, dtype=np.int64), NOW, **values)  # type: ignore[arg-type]  # none are signals
 
 
 def strategy(name: str, **args: Any) -> Strategy:

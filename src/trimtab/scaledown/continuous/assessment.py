@@ -22,10 +22,12 @@ from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
 from trimtab.scaledown.continuous.carriers import cost_of, number_of
 from trimtab.scaledown.pod_costs import PolicyCost, policy_cost
 from trimtab.scaledown.sources import Values
+from trimtab.scaledown.sources.signals import signals_of
 from trimtab.snapshot import Snapshot
 
 SAMPLED = frozenset({"Idle", "Probe", "Scheduled"})
-"""Strategies that rank by measured values: no two samples are the same, so their ranks are rounded to whole numbers."""
+"""Strategies that rank by measured values: no two samples are the same, so their ranks are rounded to whole numbers.
+Those that rank by a signal do too, by whatever name: see `is_sampled`."""
 
 _MIDDLE = Band()
 
@@ -61,7 +63,12 @@ def assess(
         combined = values.apply_to(Policy.of(strategies, registry)).rank(snapshot, rows, now)
     except (InvalidError, StrategyError) as error:
         return Assessment(fault=str(error))
-    return _assessment(combined, rounded=any(each.name in SAMPLED for each in strategies))
+    return _assessment(combined, rounded=is_sampled(strategies, registry))
+
+
+def is_sampled(strategies: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> bool:
+    """Whether some of these strategies rank by values that are sampled outside the cache."""
+    return any(each.name in SAMPLED for each in strategies) or bool(signals_of(strategies, registry))
 
 
 def _assessment(combined: Combined, *, rounded: bool) -> Assessment:

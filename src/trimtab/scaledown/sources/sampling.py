@@ -15,12 +15,14 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.ranking.plan import Policy
+from trimtab.ranking.strategies import STRATEGIES, Factory, Signal
 from trimtab.ranking.strategies.idle import Idle
 from trimtab.ranking.strategies.probe import Probe
 from trimtab.ranking.strategies.scheduled import Scheduled
 from trimtab.scaledown.sources.answers import AnswerSource, Fetch, HttpFetch, Network, ProbeRequest
 from trimtab.scaledown.sources.samples import Samples
 from trimtab.scaledown.sources.scores import MAX_AGE, ScoreSource
+from trimtab.scaledown.sources.signals import SignalRequest, SignalSampler, Source, signals_of
 from trimtab.scaledown.sources.usage import EAGER, PERIOD, UsageSource
 
 S = TypeVar("S", Idle, Probe, Scheduled)
@@ -46,10 +48,11 @@ class Values:
     usage: Mapping[str, float] = field(default_factory=dict)
     stated: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
+    signals: Mapping[Signal, Mapping[str, float]] = field(default_factory=dict)
 
     def apply_to(self, policy: Policy) -> Policy:
         """A policy with these values."""
-        return replace(policy, usage=self.usage, stated=self.stated, scores=self.scores)
+        return replace(policy, usage=self.usage, stated=self.stated, scores=self.scores, signals=self.signals)
 
 
 class Sources:
@@ -63,13 +66,21 @@ class Sources:
         fetch: Fetch | None = None,
         networks: Sequence[Network] = (),
         scores: ScoreSource | None = None,
+        sources: Mapping[str, Source] | None = None,
+        registry: Mapping[str, Factory] = STRATEGIES,
+        on_failure: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`sources` are those of signals, by name; `on_failure` is called with the name of one that fails."""
         self.usage = UsageSource(client)
         self._http = HttpFetch()
         self.answers = AnswerSource(client.clock, fetch or self._http, networks=networks)
         self.scores = scores
         self._clock = client.clock
         self._targets = targets
+        self._registry = registry
+        self.signals = {
+            name: SignalSampler(name, source, client.clock, on_failure) for name, source in (sources or {}).items()
+        }
         self._measured: frozenset[str] = frozenset()
         self._measured_at = self._clock.monotonic() - round(PERIOD * SECOND)
 
@@ -81,7 +92,11 @@ class Sources:
         stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
         scored = self.scores is not None and _configured(strategies, Scheduled)
         scores = self.scores.samples.fresh(pods, now=now, max_age=MAX_AGE) if self.scores and scored else {}
-        return Values(usage, stated, scores)
+        return Values(usage, stated, scores, self._signals(strategies, pods))
+
+    def _signals(self, strategies: Sequence[StrategySpec], pods: Sequence[Pod]) -> dict[Signal, dict[str, float]]:
+        wanted = signals_of(strategies, self._registry)
+        return {each: self.signals[each.source].fresh(each, pods) for each in wanted if each.source in self.signals}
 
     def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
         """Why values that these strategies need are missing, as far as that is known."""
@@ -96,26 +111,39 @@ class Sources:
                 refusal = self.answers.refusals.get(pod.metadata.uid)
                 if refusal is not None:
                     return f"{pod.key} was probed and gave no answer: {refusal}"
+        return self._signal_problem(strategies, pods)
+
+    def _signal_problem(self, strategies: Sequence[StrategySpec], pods: Sequence[Pod]) -> str:
+        for signal in signals_of(strategies, self._registry):
+            sampler = self.signals.get(signal.source)
+            if sampler is None:
+                return f"the source {signal.source} is not configured; ask for scaleDown.sources.{signal.source}"
+            if problem := sampler.problem(signal, pods):
+                return problem
         return ""
 
     def ages(self) -> Mapping[str, Callable[[], float]]:
         """Functions that return the age of the oldest sample of each source, in seconds."""
         known = {"usage": self.usage.samples, "answers": self.answers.samples}
         known |= {"scores": self.scores.samples} if self.scores is not None else {}
-        return {name: partial(self._oldest, samples) for name, samples in known.items()}
+        ages = {name: partial(self._oldest, samples) for name, samples in known.items()}
+        return ages | {name: sampler.oldest for name, sampler in self.signals.items()}
 
     def _oldest(self, samples: Samples) -> float:
         return samples.oldest(self._clock.monotonic())
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        works = (self.measure, self.probe, self.score)
+        works = [self.measure, self.probe, self.score]
+        works += [partial(self._ask, sampler) for sampler in self.signals.values()]
         tasks = [asyncio.ensure_future(self._repeat(work)) for work in works]
         try:
             await asyncio.gather(*tasks)
         finally:
             await cancel(*tasks)
             await self._http.close()
+            for sampler in self.signals.values():
+                await sampler.source.close()
             self._forget()
 
     def _forget(self) -> None:
@@ -124,6 +152,8 @@ class Sources:
         self.answers.keep(frozenset())
         if self.scores is not None:
             self.scores.keep(frozenset())
+        for sampler in self.signals.values():
+            sampler.keep(())
 
     async def measure(self) -> None:
         """Sample usage, if it is due; earlier, if there are pods without a sample."""
@@ -151,6 +181,19 @@ class Sources:
             ]
             self.scores.keep(frozenset(pod.metadata.uid for pod in wanted))
             await self.scores.score(wanted)
+
+    async def ask(self) -> None:
+        """Ask all sources for the signals that are due."""
+        await asyncio.gather(*(self._ask(sampler) for sampler in self.signals.values()))
+
+    async def _ask(self, sampler: SignalSampler) -> None:
+        requests = [
+            SignalRequest(signal, target.pods)
+            for target in self._targets()
+            for signal in dict.fromkeys(signals_of(target.strategies, self._registry))
+            if signal.source == sampler.name
+        ]
+        await sampler.sample(requests)
 
     async def _repeat(self, work: Callable[[], Any]) -> None:
         while True:
