@@ -1,4 +1,4 @@
-"""Pods ranked by what Prometheus reports of them: a small server that answers as one, and a real one where there is one.
+"""Pods ranked by what Prometheus reports of them: a small server that answers as one, and a real one if installed.
 
 The same holds on the lab and on a real control plane: nothing here knows which one it is.
 """

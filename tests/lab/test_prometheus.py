@@ -57,7 +57,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 async def test_a_real_server_is_understood(server: Server) -> None:
     """Values of the workload's pods, of its own namespace; and what it says of a mistake."""
     assert await server.source.sample(JOBS, PODS) == {"web-1": 3.0, "web-2": 1.5, "web.3": 0.0}
-    with pytest.raises(SourceError, match="the query is refused: .*parse error"):
+    with pytest.raises(SourceError, match=r"the query is refused: .*parse error"):
         await server.source.sample('sum by (pod) (jobs{namespace="$namespace"}', PODS)
     with pytest.raises(SourceError, match="a matrix; write one that returns an instant vector"):
         await server.source.sample('jobs{namespace="$namespace"}[5m]', PODS)

@@ -62,7 +62,7 @@ class Waiting:
     name: ClassVar[str] = "Waiting"
     recompute: ClassVar[bool] = False
     one_at_a_time: ClassVar[bool] = False
-    signal: Signal = Signal("Queues", "orders", period_seconds=20, max_age_seconds=60)
+    signal: ClassVar[Signal] = Signal("Queues", "orders", period_seconds=20, max_age_seconds=60)
 
     def rank(self, rows: IntColumn, view: View) -> Ranks:
         """The fewer wait, the sooner."""
