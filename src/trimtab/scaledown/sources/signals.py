@@ -7,11 +7,14 @@ or hangs stops no other one: each has a loop of its own, and a time limit.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
@@ -54,13 +57,16 @@ SourceFactory = Callable[[Mapping[str, Any]], Source]
 
 def signals_of(strategies: Iterable[StrategySpec], known: Mapping[str, Factory]) -> list[Signal]:
     """The signals by which strategies rank; none of those that are unknown or invalid, which a policy reports."""
-    found = (_signal(spec, known) for spec in strategies)
+    named = [spec for spec in strategies if spec.name in known]
+    found = (_signal(known[spec.name], msgspec.json.encode(spec.args)) for spec in named)
     return [signal for signal in found if signal is not None]
 
 
-def _signal(spec: StrategySpec, known: Mapping[str, Factory]) -> Signal | None:
+@functools.lru_cache(maxsize=1024)
+def _signal(factory: Factory, args: bytes) -> Signal | None:
+    """Computed once for each strategy: it is needed every second, for every workload."""
     try:
-        return signal_of(known[spec.name](spec.args)) if spec.name in known else None
+        return signal_of(factory(msgspec.json.decode(args)))
     except Exception:  # noqa: BLE001 - a user's strategy: the policy's condition says what is wrong with it
         return None
 
