@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from trimtab.api import codec, configuration
 from trimtab.api.model import Model
+from trimtab.scaledown.sources.prometheus import ConnectionSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
@@ -19,7 +20,9 @@ SECTIONS: dict[str, type[Model]] = {
     "": configuration.TrimtabConfiguration,
     "scaleDown": configuration.ScaleDown,
     "scaleDown.defaultPolicies[]": configuration.DefaultPolicy,
+    "scaleDown.sources.Prometheus": ConnectionSettings,
     "unitedTopology": configuration.UnitedTopologies,
+    "cloneSet": configuration.CloneSets,
     "webhooks": configuration.Webhooks,
     "webhooks.certificates": configuration.Certificates,
     "leaderElection": configuration.LeaderElection,

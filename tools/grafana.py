@@ -218,6 +218,11 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="ops",
             ),
             Panel(
+                "Age of pods of CloneSets that were deleted because of their age",
+                [(_quantile(0.95, "trimtab_cloneset_sorting_deletion_age_ratio"), "95 %")],
+                description="As a multiple of the age of the youngest ready pod.",
+            ),
+            Panel(
                 "Waits for ranks",
                 [
                     (_rate("trimtab_cloneset_rank_waits_total"), "waits"),

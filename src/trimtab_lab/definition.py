@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from trimtab_lab.controlplane.binaries import Binaries
 from trimtab_lab.controlplane.commands import COMPONENTS, Commands, Customization, Layout, Ports, listening_ports
 from trimtab_lab.controlplane.versions import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from trimtab_lab.supervisor import ProcessSpec, Supervisor
+from trimtab_lab.workloads.options import FEATURE_GATES, STOCK
 
 PRODUCT = ("scheduler", "webhooks", "controllers")
 """The components of Trimtab that run in a lab, each in a process of its own."""
@@ -31,6 +32,8 @@ _SCHEDULER: dict[str, Any] = {
     "kind": "KubeSchedulerConfiguration",
     "leaderElection": {"leaderElect": False},
 }
+_CONTROLLER_GATES = {"LogarithmicScaleDown": "logarithmicScaleDown", "PodDeletionCost": "podDeletionCost"}
+"""The fields of Trimtab's configuration that say which feature gates the controllers have."""
 _CONFIGURATION: dict[str, Any] = {
     "apiVersion": "trimtab.dev/v1alpha1",
     "kind": "TrimtabConfiguration",
@@ -62,6 +65,10 @@ class LabOptions:
     control_plane: ControlPlane | None = None
     restarts_control_plane: bool = False
     """Whether etcd and the API server are restarted when they exit; otherwise the lab ends."""
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates of the lab's workload controllers; real binaries have theirs in `control_plane`."""
+    metrics_port: int = 0
+    """The port of the workload controllers' metrics; 0 for any free one."""
 
     def has(self, binary: str) -> bool:
         """Whether the control plane has this binary."""
@@ -70,6 +77,25 @@ class LabOptions:
 
 def supervisor_for(options: LabOptions) -> Supervisor:
     """The supervisor of a lab."""
+    if options.has(CONTROLLER_MANAGER):
+        return _supervisor_for(options)
+    options = replace(
+        options,
+        feature_gates=controller_gates(options.feature_gates),
+        metrics_port=options.metrics_port or supervisor.find_free_port(),
+    )
+    lab = _supervisor_for(options)
+    lab.metrics_url = f"http://127.0.0.1:{options.metrics_port}/metrics"
+    lab.feature_gates = options.feature_gates
+    return lab
+
+
+def controller_gates(given: Mapping[str, bool]) -> dict[str, bool]:
+    """All feature gates of the lab's workload controllers; of those given, the ones that are theirs."""
+    return STOCK.gated({name: value for name, value in given.items() if name in FEATURE_GATES}).gates
+
+
+def _supervisor_for(options: LabOptions) -> Supervisor:
     configuration = options.state / CONFIGURATION
     if options.control_plane is None:
         lab = Supervisor(options.state, options.port, [*_embedded(options), *_lab_parts(options), *_product(options)])
@@ -117,8 +143,10 @@ def _lab_parts(options: LabOptions) -> list[ProcessSpec]:
     shape = ("--shape", str(options.shape)) if options.shape else ()
     if options.has(CONTROLLER_MANAGER):
         return [ProcessSpec("nodes", ("lab", "nodes", *kubeconfig, *shape))]
+    gates = ",".join(f"{name}={str(value).lower()}" for name, value in options.feature_gates.items())
+    settings = ("--feature-gates", gates, "--metrics-port", str(options.metrics_port))
     return [
-        ProcessSpec("workloads", ("lab", "workloads", *kubeconfig)),
+        ProcessSpec("workloads", ("lab", "workloads", *kubeconfig, *settings), ports=(options.metrics_port,)),
         ProcessSpec("nodes", ("lab", "nodes", *kubeconfig, "--lifecycle", *shape)),
     ]
 
@@ -146,6 +174,9 @@ def write_configuration(options: LabOptions) -> None:
     names = ["trimtab"] if options.has(SCHEDULER) else ["default-scheduler", "trimtab"]
     profiles = [*({"schedulerName": name} for name in names), *options.profiles]
     tree = {**_CONFIGURATION, "webhooks": webhooks, "scheduler": {**_SCHEDULER, "profiles": profiles}}
+    if not all(options.feature_gates.get(name, True) for name in FEATURE_GATES):
+        gates = {_CONTROLLER_GATES[name]: value for name, value in controller_gates(options.feature_gates).items()}
+        tree["scaleDown"] = {**_CONFIGURATION["scaleDown"], "controllerGates": gates}
     if options.control_plane is not None:
         tree["namespace"] = accounts.NAMESPACE
     (options.state / CONFIGURATION).write_text(json.dumps(tree, indent=2))

@@ -23,7 +23,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,10 @@ class LabState:
     processes: dict[str, int]
     control_plane: str = EMBEDDED
     """Which control plane it is, for people."""
+    metrics_url: str = ""
+    """Where the lab's workload controllers serve their metrics, if they run."""
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    """The feature gates of the lab's workload controllers, if they run."""
 
     @property
     def is_running(self) -> bool:
@@ -86,6 +90,8 @@ class Supervisor:
     provision: Callable[[Path, Awaitable[None]], Awaitable[None]] | None = None
     """Creates the first objects of the cluster, given its kubeconfig and a future that is done once it is ready."""
     control_plane: str = EMBEDDED
+    metrics_url: str = ""
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
     prepare: Callable[[], None] = lambda: None
     """Writes the files that the processes need, before the first of them is started."""
     restarts_foundation: bool = False
@@ -135,7 +141,8 @@ class Supervisor:
     def _check_ports(self) -> None:
         for spec in self.processes:
             for port in filter(is_port_in_use, spec.ports):
-                choice = "choose another port with --port" if port == self.port else "change --extra-arg"
+                choice = "change --extra-arg" if spec.program != TRIMTAB else "choose another port with --metrics-port"
+                choice = "choose another port with --port" if port == self.port else choice
                 raise LabError(f"port {port} of {_title(spec)} is in use by another program; stop it, or {choice}")
 
     async def _start(self, spec: ProcessSpec) -> None:
@@ -215,7 +222,14 @@ class Supervisor:
 
     def _write_state(self) -> None:
         processes = {name: process.pid for name, process in self._running.items()}
-        state = {"pid": os.getpid(), "port": self.port, "processes": processes, "controlPlane": self.control_plane}
+        state = {
+            "pid": os.getpid(),
+            "port": self.port,
+            "processes": processes,
+            "controlPlane": self.control_plane,
+            "metricsUrl": self.metrics_url,
+            "featureGates": dict(self.feature_gates),
+        }
         temporary = self.folder / "state.json.new"
         temporary.write_text(json.dumps(state))
         temporary.replace(self.folder / "state.json")
@@ -226,7 +240,14 @@ def read_state(folder: Path) -> LabState | None:
     try:
         tree: dict[str, Any] = json.loads((folder / "state.json").read_text())
         processes = {str(name): int(pid) for name, pid in tree["processes"].items()}
-        return LabState(int(tree["pid"]), int(tree["port"]), processes, str(tree.get("controlPlane", EMBEDDED)))
+        return LabState(
+            int(tree["pid"]),
+            int(tree["port"]),
+            processes,
+            str(tree.get("controlPlane", EMBEDDED)),
+            str(tree.get("metricsUrl", "")),
+            {str(name): bool(value) for name, value in tree.get("featureGates", {}).items()},
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

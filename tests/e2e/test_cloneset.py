@@ -23,8 +23,9 @@ from tests.lab.clonesets import (
     ranks_are_followed,
     recomputed_ranks_are_waited_for,
     template,
+    zone_sizes,
 )
-from trimtab.api.annotations import ALPHA_COST, STATED_COST
+from trimtab.api.annotations import ALPHA_COST, RANK, STATED_COST
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE
@@ -125,16 +126,61 @@ async def test_the_example_goes_in_the_same_way_at_once(client: Client) -> None:
 
 async def test_pods_that_share_a_node_go_first(client: Client) -> None:
     """Story 1: without constraints, every node is left with one pod before any is left with none."""
-    async with running_clonesets(client, **default_constraints()) as (made, _):
+    async with running_clonesets(client) as (made, _):
         await example(made)
         await made.scale(5)
         assert sorted(name[0] for name in await made.until(5)) == ["a", "b", "c", "d", "e"]
 
 
+async def test_without_constraints_only_the_node_counts(client: Client) -> None:
+    """A pod that shares its node goes before one that is alone on its own, although that one's zone is fuller."""
+    async with running_clonesets(client) as (made, _):
+        await made.nodes({"x": "a b c", "y": "d"})
+        await made.create(5, **HELD)
+        for age, name in enumerate(("a-0", "b-0", "c-0", "d-0", "d-1")):
+            await made.place(name, name[0], since=f"2026-01-01T00:{30 - age:02d}:00Z")
+        await made.reported(lambda cloneset: cloneset.status.available_replicas == 5)
+        await made.scale(4)
+        assert await made.until(4) == {"a-0", "b-0", "c-0", "d-1"}
+
+
+PRINTED = ["d-1", "c-2", "e-1", "a-1", "c-1", "d-0", "a-0", "b-0", "e-0", "c-0"]
+"""The final sequence of the proposal's example."""
+
+
+async def test_proportional_ranks_give_the_printed_sequence(client: Client) -> None:
+    """Ten CloneSets of the example, each scaled down once, to another size: the first pods of the sequence go."""
+    async with running_clonesets(client, cloneSet={"rank": "proportional"}) as (made, _):
+        await made.nodes({"x": "a b c", "y": "d e"})
+        sizes = {f"web-{size}": size for size in range(10)}
+        for web in sizes:
+            await made.create(10, web, **HELD, template=template(spread=ZONE, app=web))
+            for age, name in enumerate(YOUNGEST_FIRST):
+                await made.place(f"{web}-{name}", name[0], since=f"2026-01-01T00:{30 - age:02d}:00Z", app=web)
+            await made.reported(lambda cloneset: cloneset.status.available_replicas == 10, web)
+        for web, size in sizes.items():
+            await made.scale(size, web)
+        left = await made.until(sum(sizes.values()))
+        for web, size in sizes.items():
+            assert left & {f"{web}-{name}" for name in PRINTED} == {f"{web}-{name}" for name in PRINTED[10 - size :]}
+
+
+async def test_the_annotation_of_a_cloneset_chooses_its_rank(client: Client) -> None:
+    """The smaller zone gives as well, where the configured rank would spare it."""
+    async with running_clonesets(client) as (made, _):
+        await example(made, template=template(spread=ZONE))
+        change = {"metadata": {"annotations": {RANK: "proportional"}}}
+        await client.patch(CLONESETS, "web", change, namespace=made.name)
+        await made.reported(lambda cloneset: cloneset.metadata.annotations.get(RANK) == "proportional")
+        await made.scale(8)
+        assert await made.until(8) == set(PRINTED[2:])
+
+
 async def test_pods_go_by_the_clusters_default_constraints(client: Client) -> None:
-    """Story 2, for a template that states none."""
+    """Story 2, for a template that states none, where the configuration says so."""
     rule = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
-    async with running_clonesets(client, **default_constraints(rule)) as (made, _):
+    opted_in = {"cloneSet": {"rankByDefaultConstraints": True}}
+    async with running_clonesets(client, **opted_in, **default_constraints(rule)) as (made, _):
         await example(made)
         await made.scale(2)
         assert {name[0] in "abc" for name in await made.until(2)} == {True, False}
@@ -167,6 +213,32 @@ async def test_growing_rolling_out_and_shrinking(client: Client) -> None:
         await made.scale(3)
         assert marked not in await made.until(3)
         await made.reported(lambda cloneset: cloneset.status.replicas == 3)
+
+
+ENFORCED = {"scaleDown": {"defaultPolicies": [{"name": "level", "mode": "Enforce"}]}}
+
+
+async def test_a_scale_down_of_two_revisions_is_planned(client: Client) -> None:
+    """Old pods go first; those of the fuller zone, which the CloneSet alone would choose from all zones alike."""
+    async with running_clonesets(client, WEBHOOKS, **ENFORCED) as (made, trimtab):
+        await made.nodes({"x": "a", "y": "b", "z": "c"})
+        await made.create(9, updateStrategy={"maxUnavailable": "100%"}, template=template(spread=ZONE, app="web"))
+        old = await made.until(9)
+        await made.run_pods("a", "b", "c")
+        await made.reported(lambda cloneset: cloneset.status.available_replicas == 9)
+        newer = template("example.com/app:2", spread=ZONE, app="web")
+        change = {"spec": {"template": newer, "updateStrategy": {"paused": True}}}
+        await client.patch(CLONESETS, "web", change, namespace=made.name)
+        await made.scale(12)
+        new = await made.until(12) - old
+        await made.run_pods("a")
+        await made.reported(lambda cloneset: cloneset.status.updated_available_replicas == 3)
+        assert zone_sizes(made) == [6, 3, 3]
+        await made.scale(9)
+        left = await made.until(9)
+        assert zone_sizes(made) == [3, 3, 3]
+        assert new < left
+        assert await trimtab.sample("trimtab_scaledown_requests_total", outcome="planned") == 1
 
 
 UNSUPPORTED: dict[str, Any] = {

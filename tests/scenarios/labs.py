@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from trimtab_lab.nodes.service import Nodes
 from trimtab_lab.nodes.settings import NodeLifecycleSettings, Settings
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.stories import Story
+from trimtab_lab.workloads.options import STOCK
 from trimtab_lab.workloads.service import Workloads
 
 HASTY = Settings(renew_seconds=2.0, lease_seconds=16)
@@ -66,11 +67,12 @@ async def cloning(client: Client) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def lab(folder: Path, stories: Iterable[Story]) -> AsyncIterator[Client]:
-    """A lab for these stories, and a client for it."""
+async def lab(folder: Path, stories: Sequence[Story]) -> AsyncIterator[Client]:
+    """A lab for these stories, with the feature gates of all of them, and a client for it."""
+    options = STOCK.gated({name: value for story in stories for name, value in story.feature_gates.items()})
     async with Server(folder) as server, Client(Session(discover(server.kubeconfig))) as client:
         controllers = Nodes(client, client.clock, Shape(name="node-controllers"), 0, settings=_CONTROLLERS)
-        tasks = [asyncio.create_task(each) for each in (Workloads(client).run(), controllers.run())]
+        tasks = [asyncio.create_task(each) for each in (Workloads(client, options=options).run(), controllers.run())]
         try:
             async with scheduling(client, configuration(stories)), cloning(client):
                 yield client

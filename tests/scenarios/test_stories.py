@@ -56,6 +56,16 @@ def test_a_story_can_be_drawn(name: str, outcomes: dict[str, Outcome]) -> None:
         assert lanes == {birth.domain for birth in outcome.timeline.domains_added if birth.key == key}
 
 
+@pytest.mark.parametrize("name", sorted(stories.gated_stories()))
+async def test_a_story_with_feature_gates_ends_as_it_says(name: str, tmp_path: Path) -> None:
+    """On a lab whose controllers have them; with the defaults, the same steps end otherwise (ages-of-one-scale)."""
+    story = stories.load(stories.gated_stories()[name])
+    async with lab(tmp_path, [story]) as client:
+        outcome = await Runner(client, node_simulator(client, settings=HASTY)).play(story)
+    assert outcome.complete
+    assert outcome.failures == []
+
+
 def test_every_golden_result_has_its_story() -> None:
     """A story that goes takes its golden result with it."""
     assert sorted(path.stem for path in GOLDEN.glob("*.yaml")) == STORIES

@@ -102,6 +102,23 @@ def test_what_states_no_constraints_shrinks_by_those_that_place_its_pods(args: d
     assert [each.topology_key for each in scheduling.default_constraints(configured)] == want
 
 
+@pytest.mark.parametrize(
+    ("fields", "scale", "keys"),
+    [
+        pytest.param({}, "balanced", [], id="by their nodes alone"),
+        pytest.param({"rankByDefaultConstraints": True}, "balanced", [ZONE, HOSTNAME], id="by default constraints"),
+        pytest.param({"rank": "proportional"}, "proportional", [], id="in proportion"),
+    ],
+)
+def test_clonesets_without_constraints_are_ranked_as_configured(
+    fields: dict[str, Any], scale: str, keys: list[str]
+) -> None:
+    """Balanced and by their nodes, unless the configuration says otherwise."""
+    configured = configuration.read({"cloneSet": fields})
+    ranked = scheduling.rank_settings(configured)
+    assert (ranked.scale, [each.topology_key for each in ranked.defaults]) == (scale, keys)
+
+
 def read(port: int, path: str) -> tuple[int, str]:
     """What is served there."""
     try:

@@ -67,6 +67,9 @@ NAMESPACE_LABEL = "trimtab.dev/united-topology"
 NAMESPACE_LABEL_VALUE = "enabled"
 MANAGED_BY = "trimtab.dev/managed-by"
 """On a CloneSet: the name of the controller that manages it."""
+RANK = "trimtab.dev/rank"
+"""On a CloneSet: how the number of pods in a domain becomes a rank, one of `RANKS`."""
+RANKS = ("balanced", "proportional")
 OPT_OUT = "trimtab.dev/scale-down"
 """On a workload or a namespace: `disabled` exempts it from every policy. As a label of a namespace, `enforce` and
 `observe` are the mode of default policies there."""

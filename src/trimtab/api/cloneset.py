@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from trimtab.api import codec, limits, percent, selectors
+from trimtab.api.annotations import RANK, RANKS
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
@@ -149,6 +150,9 @@ def problems(cloneset: CloneSet) -> Iterator[InvalidError]:
     yield from _selection(spec)
     yield from _template(spec.template)
     yield from _amounts(spec)
+    rank = cloneset.metadata.annotations.get(RANK, RANKS[0])
+    if rank not in RANKS:
+        yield InvalidError(f"metadata.annotations[{RANK}]", f'"{rank}" is not a rank; write {" or ".join(RANKS)}')
     duplicates = [name for name, count in Counter(spec.scale_strategy.pods_to_delete).items() if count > 1]
     if duplicates:
         yield InvalidError("spec.scaleStrategy.podsToDelete", f'"{duplicates[0]}" is listed twice; list each pod once')

@@ -125,6 +125,10 @@ class ScaleDown(Model):
             "addresses but loopback, link-local and multicast ones"
         ),
     ] = ()
+    sources: Annotated[
+        Mapping[str, Mapping[str, Any]],
+        Meta(description="the settings of sources of signals, by name, such as Prometheus: {url: …}; none by default"),
+    ] = {}
     controller_gates: Annotated[
         ControllerGates, Meta(description="the feature gates of kube-controller-manager that deletions depend on")
     ] = ControllerGates()
@@ -181,6 +185,22 @@ class UnitedTopologies(Model):
         tuple[PatchField, ...],
         Meta(description=f"a list of privileged fields that the patches of subsets may change: {', '.join(FIELDS)}"),
     ] = ()
+
+
+class CloneSets(Model):
+    """How the CloneSet controller ranks pods of crowded domains and nodes."""
+
+    rank: Annotated[
+        Literal["balanced", "proportional"],
+        Meta(
+            description="balanced (full domains give pods first) or proportional (every domain gives the same share); "
+            "the annotation trimtab.dev/rank of a CloneSet overrides it"
+        ),
+    ] = "balanced"
+    rank_by_default_constraints: Annotated[
+        bool,
+        Meta(description="true to rank pods whose template states no constraints by the cluster's default constraints"),
+    ] = False
 
 
 class LeaderElection(Model):
@@ -253,6 +273,7 @@ class TrimtabConfiguration(Model):
     ] = None
     scale_down: Annotated[ScaleDown, Meta(description="an object; see below")] = ScaleDown()
     united_topology: Annotated[UnitedTopologies, Meta(description="an object; see below")] = UnitedTopologies()
+    clone_set: Annotated[CloneSets, Meta(description="an object; see below")] = CloneSets()
     webhooks: Annotated[Webhooks, Meta(description="an object; see below")] = Webhooks()
     leader_election: Annotated[LeaderElection, Meta(description="an object; see below")] = LeaderElection()
     serving: Annotated[Serving, Meta(description="an object; see below")] = Serving()

@@ -23,7 +23,7 @@ from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints, profile_of
+from trimtab.app.scheduling import default_constraints, profile_of, rank_settings
 from trimtab.kube.components import Background, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
@@ -108,6 +108,9 @@ class _ScaleDowns:
             lambda: replace(configured, enabled=dependencies.switch.on),
             networks=dependencies.probe_networks,
             profile_of=profile_of(dependencies.configuration),
+            registry=dependencies.strategies,
+            sources=dependencies.make_sources(),
+            on_failure=self._metrics.record_source_failure,
         )
         self._reports = PlanReports(dependencies.client, self._view.policies.get)
         self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")
@@ -195,6 +198,7 @@ def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
         model=ModelSettings(
             tolerance=scale_down.clock_tolerance_seconds,
             foreign_costs=scale_down.other_costs,
+            rank=rank_settings(configuration),
             options=Options(
                 logarithmic=scale_down.controller_gates.logarithmic_scale_down,
                 deletion_cost=scale_down.controller_gates.pod_deletion_cost,

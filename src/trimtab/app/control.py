@@ -9,7 +9,7 @@ from functools import partial
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints, profile_of
+from trimtab.app.scheduling import default_constraints, profile_of, rank_settings
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
@@ -50,8 +50,16 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 
     def make(client: Client) -> Component:
         view = View(client)
-        networks, profiles = dependencies.probe_networks, profile_of(dependencies.configuration)
-        sources = sources_for(client, view, now, networks=networks, profile_of=profiles)
+        sources = sources_for(
+            client,
+            view,
+            now,
+            networks=dependencies.probe_networks,
+            profile_of=profile_of(dependencies.configuration),
+            registry=dependencies.strategies,
+            sources=dependencies.make_sources(),
+            on_failure=dependencies.scale_down_metrics.record_source_failure,
+        )
         recorder = Recorder(client, component="trimtab-scaledown")
         topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
         scale_downs = ScaleDownPolicies(
@@ -91,7 +99,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 def _cloneset_settings(dependencies: Dependencies) -> CloneSetSettings:
     return CloneSetSettings(
         pod_cost=dependencies.configuration.gate(GATE),
-        default_constraints=default_constraints(dependencies.configuration),
+        rank=rank_settings(dependencies.configuration),
         strategies=dependencies.strategies,
         namespaces=dependencies.namespaces,
     )

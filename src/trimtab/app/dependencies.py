@@ -20,7 +20,10 @@ from trimtab.kube.leases import Elector, LeaseCalls, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scaledown.policy.defaults import Defaults, read_defaults
+from trimtab.scaledown.sources import Source
 from trimtab.scaledown.sources.answers import Network
+from trimtab.scaledown.sources.registry import make_sources
+from trimtab.scaledown.sources.registry import registry as source_registry
 from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 
@@ -60,6 +63,10 @@ class Dependencies:
         """The networks in which pods are probed; all, if empty."""
         return tuple(ip_network(text) for text in self.configuration.scale_down.probe_networks)
 
+    def make_sources(self) -> dict[str, Source]:
+        """The sources of signals that are configured; each component has its own."""
+        return sources(self.configuration)
+
     @cached_property
     def scale_down_metrics(self) -> ScaleDownMetrics:
         """The metrics, shared by all components of the process."""
@@ -82,6 +89,14 @@ class Dependencies:
             timings=LeaseTimings(election.lease_seconds, election.renew_seconds, election.retry_seconds),
             run_in=leases.run_in,
         )
+
+
+def sources(configuration: TrimtabConfiguration) -> dict[str, Source]:
+    """The sources of signals of the configuration. Raises InvalidError for invalid settings."""
+    try:
+        return make_sources(configuration.scale_down.sources, source_registry())
+    except InvalidError as error:
+        raise error.under("scaleDown.sources") from None
 
 
 def defaults(configuration: TrimtabConfiguration, strategies: Mapping[str, Factory]) -> Defaults:

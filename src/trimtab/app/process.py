@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.app import health
-from trimtab.app.dependencies import Dependencies, defaults
+from trimtab.app.dependencies import Dependencies, defaults, sources
 from trimtab.app.loop_monitor import LoopMonitor
 from trimtab.app.metrics import Metrics
 from trimtab.app.switch import ConfigurationWatch
@@ -80,6 +80,7 @@ def check(configuration: TrimtabConfiguration) -> None:
     if "scheduler" in configuration.components:
         scheduling.settings(configuration)
     defaults(configuration, registry())
+    sources(configuration)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.app.dependencies import Dependencies
 from trimtab.kube.components import Component
 from trimtab.placement.profiles import DEFAULT_SCHEDULER, Profile, default_profile
+from trimtab.ranking.rankers import RankSettings, constraints_of
 from trimtab.scheduler import configuration as scheduler_configuration
 from trimtab.scheduler.configuration import Configuration
 from trimtab.scheduler.metrics import Metrics
@@ -52,3 +53,9 @@ def profile_of(configuration: TrimtabConfiguration) -> Callable[[str], Profile |
 def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySpreadConstraint, ...]:
     """The constraints by which workloads without any are kept level on scale-down."""
     return scheduler_configuration.scale_down_constraints(settings(configuration))
+
+
+def rank_settings(configuration: TrimtabConfiguration) -> RankSettings:
+    """How the CloneSet controller ranks pods."""
+    ranked_by = default_constraints(configuration) if configuration.clone_set.rank_by_default_constraints else ()
+    return RankSettings(configuration.clone_set.rank, constraints_of(ranked_by))

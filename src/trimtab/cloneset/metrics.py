@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
 class Metrics:
@@ -15,6 +15,12 @@ class Metrics:
             "trimtab_cloneset_pods_deleted",
             "Pods of CloneSets deleted, by the step of the plan.",
             ["step"],
+            registry=registry,
+        )
+        self.age_ratio = Histogram(
+            "trimtab_cloneset_sorting_deletion_age_ratio",
+            "Age of a pod that a scale-down deleted because of its age, divided by that of the youngest ready pod.",
+            buckets=(0.25, 0.5, 1, 2, 4, 8),
             registry=registry,
         )
         self.failures = Counter("trimtab_cloneset_failures", "Reconciles of CloneSets that failed.", registry=registry)

@@ -18,7 +18,7 @@ from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.sizes import Sizes
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.explicit import NO_COSTS, GroupCosts
-from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.rankers import Constraint, Scale
 from trimtab.snapshot import Snapshot
 
 
@@ -47,6 +47,8 @@ class Plan:
     fallback_reason: str = ""
     """Why ranks were ignored, if there should have been some."""
     recheck_in: float | None = None
+    age_ratios: Mapping[str, float] = field(default_factory=dict)
+    """The age ratios of the victims that go because of their age, by UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,12 @@ class PlanContext:
     @property
     def rules(self) -> tuple[Constraint, ...]:
         """The constraints by which the pods are kept level."""
-        return victims.constraints(self.cloneset.spec.template, self.settings.default_constraints)
+        return victims.constraints(self.cloneset.spec.template, self.settings.rank.defaults)
+
+    @property
+    def scale(self) -> Scale:
+        """How the number of pods in a domain becomes a rank."""
+        return self.settings.rank.scale_for(self.cloneset.metadata.annotations)
 
 
 def plan(context: PlanContext, group: Group) -> Plan:
@@ -102,9 +109,9 @@ def _creation(context: PlanContext, _: Group, needed: Sizes) -> Plan | None:
 def _specified(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.specified:
         return None
-    order = victims.in_order(context.snapshot, group, group.specified, context.rules, scale=context.settings.scale)
+    order = victims.in_order(context.snapshot, group, group.specified, context.rules, scale=context.scale)
     wait = context.previous_wait if needed.shrink else None  # it continues meanwhile
-    return _deletion(Step.SPECIFIED, group, victims.deletable(group, order, needed.spare), wait)
+    return _deletion(Step.SPECIFIED, group, victims.deletable(group, order.positions, needed.spare), wait)
 
 
 def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
@@ -118,11 +125,13 @@ def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | Non
         count, costs = min(count, decision.allowance), victims.as_costs(decision.ranks)
     elif context.terms is not None and context.terms.carrier is Carrier.ANNOTATION:
         costs = np.array(ranks.costs_without_policy(group.pods), dtype=np.int64)
-    order = victims.old_first(context.snapshot, group, context.rules, scale=context.settings.scale, costs=costs)
+    orders = victims.old_first(context.snapshot, group, context.rules, scale=context.scale, costs=costs)
     fallback_reason = decision.reason if isinstance(decision, OriginalOrder) else ""
     wait = context.previous_wait if fallback_reason else None  # it is over until all have gone
-    candidates = victims.deletable(group, order, needed.spare, needed.shrink_new)
-    return _deletion(Step.SCALE_DOWN, group, candidates[:count], wait, fallback_reason)
+    positions = [position for each in orders for position in each.positions]
+    chosen = victims.deletable(group, positions, needed.spare, needed.shrink_new)[:count]
+    ratios = victims.age_ratios(group, orders, set(chosen), context.now)
+    return _deletion(Step.SCALE_DOWN, group, chosen, wait, fallback_reason, ratios)
 
 
 def _rank_decision(context: PlanContext, group: Group) -> RankDecision:
@@ -137,17 +146,26 @@ def _update(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.replace:
         return None
     old = ~group.updated & ~group.specified
-    order = victims.in_order(context.snapshot, group, old, context.rules, scale=context.settings.scale)
-    return _deletion(Step.UPDATE, group, victims.deletable(group, order, needed.spare)[: needed.replace])
+    order = victims.in_order(context.snapshot, group, old, context.rules, scale=context.scale)
+    return _deletion(Step.UPDATE, group, victims.deletable(group, order.positions, needed.spare)[: needed.replace])
 
 
 def _deletion(
-    step: Step, group: Group, positions: Sequence[int], wait: RankWait | None = None, fallback_reason: str = ""
+    step: Step,
+    group: Group,
+    positions: Sequence[int],
+    wait: RankWait | None = None,
+    fallback_reason: str = "",
+    age_ratios: Mapping[str, float] | None = None,
 ) -> Plan | None:
     if not positions:
         return None
     return Plan(
-        step, victims=tuple(group.pods[position] for position in positions), wait=wait, fallback_reason=fallback_reason
+        step,
+        victims=tuple(group.pods[position] for position in positions),
+        wait=wait,
+        fallback_reason=fallback_reason,
+        age_ratios=age_ratios or {},
     )
 
 

@@ -55,14 +55,22 @@ class PodControl:
                 return failures[0]
         return None
 
-    async def delete(self, cloneset: CloneSet, pods: Sequence[Pod], failed: Callable[[Pod], None]) -> ApiError | None:
-        """Delete these pods; the first failure. `failed` is called for deletions that will never be observed."""
+    async def delete(
+        self,
+        cloneset: CloneSet,
+        pods: Sequence[Pod],
+        *,
+        deleted: Callable[[Pod], None],
+        failed: Callable[[Pod], None],
+    ) -> ApiError | None:
+        """Delete these pods; the first failure. `deleted` is called for each that the API server has deleted by this,
+        `failed` for deletions that will never be observed."""
         waiting = iter(pods)
         failures: list[ApiError] = []
 
         async def worker() -> None:
             for pod in waiting:
-                failure = await self._delete(cloneset, pod, failed)
+                failure = await self._delete(cloneset, pod, deleted, failed)
                 if failure is not None:
                     failures.append(failure)
 
@@ -94,7 +102,9 @@ class PodControl:
         owner = existing.metadata.controller
         return owner is not None and owner.uid == cloneset.metadata.uid and existing.active
 
-    async def _delete(self, cloneset: CloneSet, pod: Pod, failed: Callable[[Pod], None]) -> ApiError | None:
+    async def _delete(
+        self, cloneset: CloneSet, pod: Pod, deleted: Callable[[Pod], None], failed: Callable[[Pod], None]
+    ) -> ApiError | None:
         metadata = pod.metadata
         try:
             await self._client.delete(Pod, metadata.name, namespace=metadata.namespace, uid=metadata.uid)
@@ -109,6 +119,7 @@ class PodControl:
             message = f"Error deleting pod {metadata.name}: {error.message}"
             self._recorder.record(cloneset, WARNING, Reason.FAILED_DELETE, message)
             return error
+        deleted(pod)
         self._recorder.record(cloneset, NORMAL, Reason.SUCCESSFUL_DELETE, f"Deleted pod: {metadata.name}")
         return None
 

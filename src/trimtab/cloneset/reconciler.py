@@ -281,11 +281,16 @@ class Reconciler:
         return current.metadata.uid == metadata.uid and current.metadata.deletion_timestamp is None
 
     async def _delete(self, key: Key, cloneset: CloneSet, plan: Plan) -> ApiError | None:
+        def deleted(pod: Pod) -> None:
+            self._metrics.deleted.labels(plan.step).inc()
+            ratio = plan.age_ratios.get(pod.metadata.uid)
+            if ratio is not None:
+                self._metrics.age_ratio.observe(ratio)
+
         def failed(pod: Pod) -> None:
             self.expectations.deleted(key, pod.metadata.uid)
 
-        self._metrics.deleted.labels(plan.step).inc(len(plan.victims))
-        return await self._pods.delete(cloneset, plan.victims, failed)
+        return await self._pods.delete(cloneset, plan.victims, deleted=deleted, failed=failed)
 
     async def _truncate_history(self, cloneset: CloneSet, revision: str) -> None:
         metadata = cloneset.metadata

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trimtab.api.pods import TopologySpreadConstraint
-from trimtab.ranking.rankers import Scale
+from trimtab.ranking.rankers import RankSettings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 
 GATE = "CloneSetPodCost"
@@ -21,10 +20,8 @@ class Settings:
     """The controller's name: CloneSets whose annotation `trimtab.dev/managed-by` names another are skipped."""
     pod_cost: bool = False
     """The feature gate CloneSetPodCost."""
-    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    """The cluster's default constraints, for templates that state none."""
-    scale: Scale = "balanced"
-    """How the number of pods in a domain becomes a rank: see `ranking.rankers`."""
+    rank: RankSettings = field(default_factory=RankSettings)
+    """How pods are ranked: see `ranking.rankers`."""
     strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)
     """The strategies that policies may name; a strategy says whether it needs recomputing."""
     burst: int = 500

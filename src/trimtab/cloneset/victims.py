@@ -6,24 +6,34 @@ on a node or in a domain is counted among the candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab.api import codec
 from trimtab.api.documents import Document
-from trimtab.api.pods import PodTemplateSpec, TopologySpreadConstraint
+from trimtab.api.pods import PodTemplateSpec
 from trimtab.cloneset.observation import Group
+from trimtab.ranking.ages import age_ratios_by_row
 from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import Constraint, Scale, constraints_of, ranker_for
-from trimtab.ranking.victims import order_contenders
+from trimtab.ranking.victims import Order, order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
 
-def constraints(template: Document, defaults: Sequence[TopologySpreadConstraint]) -> tuple[Constraint, ...]:
-    """The constraints of the template, or else the cluster's default constraints."""
-    return constraints_of(codec.view(template, PodTemplateSpec).spec.topology_spread_constraints, defaults)
+def constraints(template: Document, defaults: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+    """The constraints of the template, or else the default constraints by which pods are ranked, if there are some."""
+    return constraints_of(codec.view(template, PodTemplateSpec).spec.topology_spread_constraints) or defaults
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RevisionOrder:
+    """Pods of a group in victim order, by their positions; and the criteria, where there are several pods."""
+
+    positions: list[int]
+    order: Order | None = None
 
 
 def in_order(
@@ -34,15 +44,15 @@ def in_order(
     *,
     scale: Scale = "balanced",
     costs: IntColumn | None = None,
-) -> list[int]:
+) -> RevisionOrder:
     """The positions that a mask selects, in victim order. `costs` replace those of the pods."""
     positions = group.positions(among)
     if len(positions) < 2:
-        return [int(position) for position in positions]
+        return RevisionOrder(positions.tolist())
     contenders = Contenders(snapshot.pods, group.rows[positions], None if costs is None else costs[positions])
     ranks = ranker_for(rules, scale).ranks(contenders, snapshot.nodes)
-    order = order_contenders(contenders, ranks, group.available[positions]).order
-    return [int(position) for position in positions[order]]
+    order = order_contenders(contenders, ranks, group.available[positions])
+    return RevisionOrder(positions[order.order].tolist(), order)
 
 
 def old_first(
@@ -52,13 +62,28 @@ def old_first(
     *,
     scale: Scale = "balanced",
     costs: IntColumn | None = None,
-) -> list[int]:
+) -> tuple[RevisionOrder, RevisionOrder]:
     """All pods that are not specified: those of older revisions, then those of the newest, each in victim order."""
     old, new = ~group.updated & ~group.specified, group.updated & ~group.specified
-    return [
-        *in_order(snapshot, group, old, rules, scale=scale, costs=costs),
-        *in_order(snapshot, group, new, rules, scale=scale, costs=costs),
-    ]
+    return (
+        in_order(snapshot, group, old, rules, scale=scale, costs=costs),
+        in_order(snapshot, group, new, rules, scale=scale, costs=costs),
+    )
+
+
+def age_ratios(group: Group, orders: Iterable[RevisionOrder], chosen: Collection[int], now: int) -> dict[str, float]:
+    """The age ratios of the chosen pods that go because of their age, by UID: see `ranking.ages`.
+
+    Pods that go before others of their revision count; where all of a revision go, it was the revision that decided.
+    """
+    found: dict[str, float] = {}
+    for each in orders:
+        count = next((at for at, position in enumerate(each.positions) if position not in chosen), None)
+        if each.order is not None and count is not None:
+            ratios = age_ratios_by_row(each.order, count, now)
+            uids = {int(group.rows[at]): group.pods[at].metadata.uid for at in each.positions[:count]}
+            found |= {uids[row]: ratio for row, ratio in ratios.items()}
+    return found
 
 
 def deletable(group: Group, positions: Sequence[int], spare: int, new: int | None = None) -> list[int]:

@@ -27,16 +27,21 @@ from trimtab.snapshot.pods import NEVER
 
 
 def age_ratios(order: Order, victims: int, now: int) -> list[float]:
-    """The ratio for each of the first so many pods that went by their age.
+    """The ratio for each of the first so many pods that went by their age."""
+    return list(age_ratios_by_row(order, victims, now).values())
+
+
+def age_ratios_by_row(order: Order, victims: int, now: int) -> dict[int, float]:
+    """The same, by the rows of the pods.
 
     None where nothing can be said: no ready pod's creation is known, or the youngest was created just now.
     """
     created = order.column("created")
     peers = order.column("ready").astype(np.bool_) & (created != NEVER)
     if not peers.any():
-        return []
+        return {}
     youngest = now - int(created[peers].max())
     if youngest <= 0:
-        return []
-    decided = zip(order.decisions(victims), created.tolist(), peers.tolist(), strict=False)
-    return [(now - since) / youngest for criterion, since, peer in decided if criterion.by_age and peer]
+        return {}
+    decided = zip(order.rows.tolist(), order.decisions(victims), created.tolist(), peers.tolist(), strict=False)
+    return {row: (now - since) / youngest for row, criterion, since, peer in decided if criterion.by_age and peer}

@@ -19,6 +19,7 @@ from trimtab.snapshot.pods import NEVER, NOWHERE, PHASES, PodTable
 class Criterion(Enum):
     """A criterion that distinguishes two pods: its number in the list, and the rule."""
 
+    REVISION = 0, "a pod of an older revision goes before one of the newest"
     UNASSIGNED = 1, "a pod without a node goes before one that has a node"
     PHASE = 2, "Pending goes before Unknown, and Unknown before Running"
     AVAILABLE = 3, "a pod that is not available goes before one that is"

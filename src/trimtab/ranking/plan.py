@@ -195,7 +195,7 @@ def _obstacles(levelings: Iterable[Leveling], victims: Sequence[Victim], last: i
         if standing:
             yield (
                 f"{each.topology_key}: {_number(standing, 'pod')} had to go first whatever the balance: "
-                "unassigned, pending, not ready, or given a lower cost by another writer"
+                "unassigned, pending, not ready, of an older revision, or given a lower cost by another writer"
             )
         if ranked:
             yield f"{each.topology_key}: the policy's strategies come before the balance"

@@ -22,6 +22,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from trimtab.api.annotations import RANK
 from trimtab.api.errors import InvalidError
 from trimtab.api.logarithms import go_log
 from trimtab.api.nodes import HOSTNAME
@@ -52,6 +53,19 @@ class Constraint:
     min_domains: int = 0
     honor_affinity: bool = True
     honor_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankSettings:
+    """How a CloneSet's controller ranks pods: the scale, and the constraints of templates that state none."""
+
+    scale: Scale = "balanced"
+    defaults: tuple[Constraint, ...] = ()
+
+    def scale_for(self, annotations: Mapping[str, str]) -> Scale:
+        """The scale of a CloneSet with these annotations: what its own says, if that is one."""
+        stated = annotations.get(RANK)
+        return next((scale for scale in SCALES if scale == stated), self.scale)
 
 
 class Ranker(Protocol):

@@ -65,6 +65,7 @@ REPLICASET = (
 """The order of a ReplicaSet's pods, with everything switched on."""
 
 CLONESET = (
+    Criterion.REVISION,
     Criterion.UNASSIGNED,
     Criterion.PHASE,
     Criterion.AVAILABLE,
@@ -210,12 +211,18 @@ def cloneset_order(
     return order_contenders(Contenders(pods, rows), ranks, available)
 
 
-def order_contenders(contenders: Contenders, ranks: FloatColumn, available: Mask | None = None) -> Order:
-    """The same for contenders that rankers have used already: their cached columns are used again."""
+def order_contenders(
+    contenders: Contenders, ranks: FloatColumn, available: Mask | None = None, newest: Mask | None = None
+) -> Order:
+    """The same for contenders that rankers have used already: their cached columns are used again.
+
+    `newest` says which pods are of the newest revision (all alike, where None).
+    """
+    revision = () if newest is None else (AppliedCriterion(Criterion.REVISION, newest.__getitem__),)
     availability = () if available is None else (AppliedCriterion(Criterion.AVAILABLE, available.__getitem__),)
     unassigned, phase, ready, cost = contenders.standing
     rank = AppliedCriterion(Criterion.RANK, descending(ranks).__getitem__)  # 5
-    levels = (unassigned, phase, *availability, ready, cost, rank)
+    levels = (*revision, unassigned, phase, *availability, ready, cost, rank)
     order = order_within(contenders, *(level.keys(ALL) for level in levels))
     return Order(contenders, order, (*levels, *contenders.seniority), ranks)
 

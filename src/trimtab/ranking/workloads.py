@@ -12,10 +12,10 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking.combination import Combination, Combined
 from trimtab.ranking.contenders import Contenders
-from trimtab.ranking.rankers import Constraint, ranker_for
-from trimtab.ranking.strategies import STRATEGIES, Factory, View
+from trimtab.ranking.rankers import Constraint, Scale, ranker_for
+from trimtab.ranking.strategies import STRATEGIES, Factory, Signal, View
 from trimtab.ranking.strategies.view import Scores, no_scores
-from trimtab.ranking.victims import STOCK, Options, Order, order_contenders
+from trimtab.ranking.victims import STOCK, FloatColumn, Options, Order, order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.pods import NEVER
@@ -30,7 +30,8 @@ class Workload:
     `base_costs` has, for pods whose deletion cost Trimtab wrote, the cost without ours: ours expresses no intent.
     `foreign_costs` says how costs of other writers count: as an order to obey, or only between equals.
     For a CloneSet, `min_ready` is for how many nanoseconds a pod has to be ready to be available, and `ranked_by` are
-    the constraints by which its controller ranks pods (none: by their nodes), if those are not `constraints`.
+    the constraints by which its controller ranks pods (none: by their nodes), if those are not `constraints`; `scale`
+    is how it ranks them, and `outdated` are its pods of older revisions, by their names (`namespace/name`).
     """
 
     rows: IntColumn
@@ -40,6 +41,8 @@ class Workload:
     options: Options = STOCK
     min_ready: int = 0
     ranked_by: tuple[Constraint, ...] | None = None
+    scale: Scale = "balanced"
+    outdated: frozenset[str] = frozenset()
     base_costs: Mapping[str, int] = field(default_factory=dict)
     foreign_costs: Literal["Obey", "TieBreak"] = "Obey"
 
@@ -67,9 +70,19 @@ class Workload:
 
     def cloneset_order(self, contenders: Contenders, snapshot: Snapshot, moment: int | None) -> Order:
         """The order in which a CloneSet's controller would delete these pods at a moment."""
+        available = self._available(contenders, moment)
+        if not self.outdated:
+            return order_contenders(contenders, self._cloneset_ranks(contenders, snapshot), available)
+        newest = np.array([key not in self.outdated for key in pod_keys(snapshot, contenders.rows)], dtype=np.bool_)
+        ranks = np.zeros(len(contenders))
+        for revision in (newest, ~newest):  # pods are counted among those of their revision
+            part = Contenders(contenders.pods, contenders.rows[revision], contenders.column("cost")[revision])
+            ranks[revision] = self._cloneset_ranks(part, snapshot)
+        return order_contenders(contenders, ranks, available, newest)
+
+    def _cloneset_ranks(self, contenders: Contenders, snapshot: Snapshot) -> FloatColumn:
         rules = self.constraints if self.ranked_by is None else self.ranked_by
-        ranks = ranker_for(rules).ranks(contenders, snapshot.nodes)
-        return order_contenders(contenders, ranks, self._available(contenders, moment))
+        return ranker_for(rules, self.scale).ranks(contenders, snapshot.nodes)
 
     def availability_changes(self, contenders: Contenders, start: int, end: int) -> list[int]:
         """The moments of a window at which pods of a CloneSet become available."""
@@ -103,6 +116,7 @@ class Policy:
     usage: Mapping[str, float] = field(default_factory=dict)
     stated: Mapping[str, float] = field(default_factory=dict)
     scores: Scores = no_scores
+    signals: Mapping[Signal, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> Policy:
@@ -113,8 +127,8 @@ class Policy:
         """The ranks of these pods. Strategies may ask for the time, so it must be known."""
         if now is None:
             raise InvalidError("now", "is needed to rank pods by strategies; give the time in nanoseconds")
-        view = View(snapshot, rows, now, usage=self.usage, stated=self.stated, scores=self.scores)
-        return self.combination.rank(view)
+        samples = {"usage": self.usage, "stated": self.stated, "scores": self.scores}
+        return self.combination.rank(View(snapshot, rows, now, **samples, signals=self.signals))
 
 
 def active_rows(snapshot: Snapshot, uid: str) -> IntColumn:

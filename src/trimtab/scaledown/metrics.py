@@ -134,6 +134,9 @@ class Metrics:
         self._samples = self._gauge(
             "oldest_sample_seconds", "The age of the oldest value that ranks are computed from, by source.", "source"
         )
+        self._source_failures = self._counter(
+            "source_failures", "Requests to a source of signals that failed, by source.", "source"
+        )
         self._ranks = self._gauge(
             "oldest_ranks_seconds", "Seconds since the costs of a group were last computed, for the oldest group."
         )
@@ -170,6 +173,10 @@ class Metrics:
         self._rivals.set_function(count)
 
     # Recorded when it happens.
+
+    def record_source_failure(self, source: str) -> None:
+        """A source of signals gave no values when it was asked."""
+        self._source_failures.labels(source).inc()
 
     def add_held_requests(self, count: int) -> None:
         """So many requests more, or less, are being held."""

@@ -21,7 +21,7 @@ from trimtab.ranking.delivery import expectations as delivery_expectations
 from trimtab.ranking.explicit import Explicit
 from trimtab.ranking.plan import Plan, Policy, Victim
 from trimtab.ranking.plan import Workload as RankedWorkload
-from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.rankers import Constraint, RankSettings
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, plan_costs
 from trimtab.scaledown.constraints import constraints_for
@@ -45,6 +45,8 @@ class ControllerModel:
     is_stable: bool = True
     """Whether nothing else changes its pods: no rollout, no orphan to adopt, as many pods as it is to have."""
     options: Options = STOCK
+    rank: RankSettings = field(default_factory=RankSettings)
+    """How a CloneSet's controller ranks pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ def plan_controller(
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
-        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs, defaults)
+        ranked = _ranked(size, snapshot, constraints, costs, model, foreign_costs)
+        if isinstance(workload, CloneSet):
+            ranked = clonesets.ranked(workload, ranked, model.rank, active.values())
         if len(ranked.rows) <= size.after:
             return None
         plan = make_plan(ranked, snapshot, policy, replicas=size.after, now=model.now, window=model.window)
@@ -136,17 +140,15 @@ def _relied_on(delivery: Delivery, pods: Sequence[Pod], assumed: Sequence[Pod]) 
 
 
 def _ranked(
-    workload: Workload,
     size: ControllerSize,
     snapshot: Snapshot,
     constraints: tuple[Constraint, ...],
     costs: Mapping[str, PodCost],
     model: ControllerModel,
     foreign_costs: ForeignCosts,
-    defaults: Sequence[Constraint],
 ) -> RankedWorkload:
     owned = RankedWorkload.owned_by(snapshot, size.uid, related=size.siblings)
-    ranked = RankedWorkload(
+    return RankedWorkload(
         owned.rows,
         owned.related,
         constraints,
@@ -154,7 +156,6 @@ def _ranked(
         base_costs={key: cost.base for key, cost in costs.items() if cost.own is not None},
         foreign_costs=foreign_costs,
     )
-    return clonesets.ranked(workload, ranked, defaults) if isinstance(workload, CloneSet) else ranked
 
 
 def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) -> tuple[Expectation, ...]:

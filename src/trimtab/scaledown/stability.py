@@ -11,6 +11,7 @@ from typing import Protocol
 
 from trimtab.api import selectors
 from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.pods import Pod
@@ -46,6 +47,8 @@ def is_rolling_out(view: View, workload: Workload) -> bool:
 
 
 def _is_at_rest(view: View, workload: Workload) -> bool:
+    if isinstance(workload, CloneSet) and not workload.spec.update_strategy.paused and is_rolling_out(view, workload):
+        return False
     controllers = _controllers(view, workload)
     return len(controllers) == 1 and all(
         _active(view, each.metadata.uid) == each.desired_replicas for each in controllers

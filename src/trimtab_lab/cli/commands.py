@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,8 @@ Examples:
   trimtab lab up --shape cluster.yaml         nodes of your own
   trimtab lab up --no-product                 the cluster alone
   trimtab lab up --component scheduler        of Trimtab, only the scheduler
+  trimtab lab up --feature-gates LogarithmicScaleDown=false
+                                              the youngest pods are deleted first
   trimtab lab up --control-plane ~/bin        on the etcd and kube-apiserver in ~/bin
   trimtab lab up --control-plane ~/bin --feature-gates SomeFeature=true
 """
@@ -67,6 +69,7 @@ Examples:
     show_default=True,
     help="A component of Trimtab to run; can be repeated.",
 )
+@options.METRICS_PORT
 @options.CONTROL_PLANE
 @options.FEATURE_GATES
 @options.EMULATED_VERSION
@@ -78,6 +81,7 @@ def up(
     shape: Path | None,
     product: bool,
     components: tuple[str, ...],
+    metrics_port: int,
     control_plane: str | None,
     restart_control_plane: bool,
     **passed_through: Any,
@@ -92,9 +96,18 @@ def up(
     real = options.find_control_plane(control_plane, **passed_through)
     if restart_control_plane and real is None:
         raise click.UsageError("--restart-control-plane needs --control-plane: the embedded API server keeps no data")
-    chosen = components if product else ()
+    gates = options.parse_gates(passed_through["feature_gates"])
+    if real is None:
+        options.controller_options(gates)
     lab_options = LabOptions(
-        state, port, shape, chosen, control_plane=real, restarts_control_plane=restart_control_plane
+        state,
+        port,
+        shape,
+        components if product else (),
+        control_plane=real,
+        restarts_control_plane=restart_control_plane,
+        feature_gates=gates,
+        metrics_port=metrics_port,
     )
     supervisor = supervisor_for(lab_options)
     supervisor.report = click.echo
@@ -169,14 +182,22 @@ def apiserver(state: Path, port: int) -> None:
 
 @lab.command()
 @options.KUBECONFIG
-def workloads(kubeconfig: Path | None) -> None:
+@options.CONTROLLER_GATES
+@options.METRICS_PORT
+def workloads(kubeconfig: Path | None, feature_gates: tuple[str, ...], metrics_port: int) -> None:
     """Run the lab's ReplicaSet, Deployment and disruption controllers against an API server that has none."""
     from trimtab.kube.processes import set_up_logs
     from trimtab_lab.workloads.service import Workloads
+    from trimtab_lab.workloads.serving import serve_metrics
+
+    chosen = options.controller_options(options.parse_gates(feature_gates))
 
     async def work() -> None:
         async with _client(kubeconfig) as client:
-            await Workloads(client).run()
+            controllers = Workloads(client, options=chosen)
+            async with serve_metrics(controllers.metrics.registry, metrics_port) as port:
+                click.echo(f"metrics are served on http://127.0.0.1:{port}/metrics")
+                await controllers.run()
 
     set_up_logs()
     _run(work)
@@ -258,8 +279,8 @@ def run(
     """Run STORY: a YAML file, or the name of a story that comes with Trimtab (`list` shows them).
 
     It runs on the cluster that --kubeconfig names, with that cluster's controllers and scheduler; with --control-plane
-    on a temporary lab of these binaries; otherwise on the running lab, or on a temporary one. The exit status is 4 if
-    an expectation of the story does not hold.
+    on a temporary lab of these binaries; otherwise on the running lab, or on a temporary one, also if the running one
+    has other feature gates. The exit status is 4 if an expectation of the story does not hold.
     """
     from trimtab_lab.cli import stories
     from trimtab_lab.supervisor import read_state
@@ -269,10 +290,13 @@ def run(
         return
     lab_state = read_state(state)
     real = options.find_control_plane(control_plane, **passed_through)
-    if kubeconfig is None and real is None and lab_state is not None and lab_state.is_running:
-        kubeconfig = state / "kubeconfig"
+    gates = options.parse_gates(passed_through["feature_gates"])
     loaded = stories.find_story(story)
-    factory = partial(_story_supervisor, control_plane=real)
+    if kubeconfig is None and real is None:
+        needed = options.controller_options({**loaded.feature_gates, **gates}).gates
+        if lab_state is not None and lab_state.is_running and lab_state.feature_gates in (needed, {}):
+            kubeconfig = state / "kubeconfig"
+    factory = partial(_story_supervisor, control_plane=real, feature_gates=gates)
     outcome = asyncio.run(stories.play(loaded, kubeconfig, factory, keep=keep, quiet=output == "json"))
     stories.print_outcome(outcome, output)
     if chart is not None:
@@ -295,7 +319,9 @@ def _client(kubeconfig: Path | None) -> Client:
     return Client(Session(discover(kubeconfig)))
 
 
-def _story_supervisor(state: Path, port: int, story: Story, *, control_plane: ControlPlane | None) -> Supervisor:
+def _story_supervisor(
+    state: Path, port: int, story: Story, *, control_plane: ControlPlane | None, feature_gates: Mapping[str, bool]
+) -> Supervisor:
     """The supervisor of a temporary lab; the story brings its own nodes."""
     from trimtab_lab.definition import LabOptions, supervisor_for
 
@@ -303,7 +329,10 @@ def _story_supervisor(state: Path, port: int, story: Story, *, control_plane: Co
     shape = state / "shape.yaml"
     shape.write_text(json.dumps({"name": "node-controllers"}))
     profiles = story.scheduler.tree().get("profiles", []) if story.scheduler else []
-    return supervisor_for(LabOptions(state, port, shape, profiles=profiles, control_plane=control_plane))
+    gates = {**(story.feature_gates if control_plane is None else {}), **feature_gates}
+    return supervisor_for(
+        LabOptions(state, port, shape, profiles=profiles, control_plane=control_plane, feature_gates=gates)
+    )
 
 
 _EMBEDDED_NOTE = "All objects are kept in memory; Ctrl-C stops the lab."
@@ -314,6 +343,8 @@ def _banner(supervisor: Supervisor, control_plane: ControlPlane | None) -> str:
     if control_plane is not None:
         notes = [f"Requests are audited in {supervisor.folder}/logs/audit.log. Ctrl-C stops the lab."]
         notes += [f"Note: {note}." for note in control_plane.binaries.notes()]
+    if supervisor.metrics_url:
+        notes.append(f"The workload controllers serve {supervisor.metrics_url}.")
     title = "Trimtab's lab is up" + ("" if control_plane is None else f" on {supervisor.control_plane}")
     return f"""
 {title}. In another terminal:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trimtab_lab.definition import ControlPlane
+    from trimtab_lab.workloads.options import Options as ControllerOptions
 
 STATE = click.option(
     "--state",
@@ -40,7 +43,20 @@ FEATURE_GATES = click.option(
     "--feature-gates",
     multiple=True,
     metavar="A=true,B=false",
-    help="Feature gates of all Kubernetes binaries; of one, by --extra-arg.",
+    help="Feature gates of the lab's controllers: LogarithmicScaleDown, PodDeletionCost. With --control-plane, of all "
+    "Kubernetes binaries; of one, by --extra-arg.",
+)
+CONTROLLER_GATES = click.option(
+    "--feature-gates",
+    multiple=True,
+    metavar="A=true,B=false",
+    help="Feature gates of the controllers: LogarithmicScaleDown and PodDeletionCost, which are on by default.",
+)
+METRICS_PORT = click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port on this machine on which the lab's workload controllers serve /metrics.  [default: any free port]",
 )
 EMULATED_VERSION = click.option(
     "--emulated-version", default="", metavar="1.NN", help="The version that all Kubernetes binaries emulate."
@@ -70,11 +86,33 @@ def find_control_plane(
 
     chosen = binaries.choose_folder(folder)
     if chosen is None:
-        if feature_gates or emulated_version or extra_args:
-            raise click.UsageError("--feature-gates, --emulated-version and --extra-arg need --control-plane")
+        if emulated_version or extra_args:
+            raise click.UsageError("--emulated-version and --extra-arg need --control-plane")
         return None
+    gates = parse_gates(feature_gates)
     try:
-        gates, extra = commands.parse_gates(feature_gates), commands.parse_extra(extra_args)
+        extra = commands.parse_extra(extra_args)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return ControlPlane(binaries.find(chosen), commands.Customization(gates, emulated_version, extra))
+
+
+def parse_gates(feature_gates: tuple[str, ...]) -> dict[str, bool]:
+    """The values of --feature-gates."""
+    from trimtab_lab.controlplane import commands
+
+    try:
+        return commands.parse_gates(feature_gates)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def controller_options(gates: Mapping[str, bool]) -> ControllerOptions:
+    """The options of the lab's controllers with these feature gates, checked."""
+    from trimtab.api.errors import InvalidError
+    from trimtab_lab.workloads.options import STOCK
+
+    try:
+        return STOCK.gated(gates)
+    except InvalidError as error:
+        raise click.UsageError(f"--feature-gates: {error}") from None

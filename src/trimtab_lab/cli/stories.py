@@ -28,7 +28,7 @@ def find_story(name: str) -> Story:
     from trimtab.api.errors import InvalidError
     from trimtab_lab.scenarios import stories
 
-    kubernetes_stories = stories.kubernetes_stories() | stories.trimtab_stories()
+    kubernetes_stories = stories.kubernetes_stories() | stories.gated_stories() | stories.trimtab_stories()
     if name in kubernetes_stories:
         return stories.load(kubernetes_stories[name])
     if not Path(name).exists():
@@ -49,6 +49,8 @@ def list_stories() -> str:
         [
             "what Kubernetes does alone:",
             *lines(stories.kubernetes_stories()),
+            "with other feature gates:",
+            *lines(stories.gated_stories()),
             "with Trimtab:",
             *lines(stories.trimtab_stories()),
         ]

@@ -5,12 +5,13 @@
     topology: {zone: topology.kubernetes.io/zone}    # the topology keys to record, each with a short name
     cluster: {...}                                   # the nodes: see `trimtab_lab.nodes.shapes`
     scheduler: {...}                                 # optional: the KubeSchedulerConfiguration that the story needs
+    featureGates: {...}                              # optional: the feature gates of the controllers that it needs
     namespaceLabels: {...}                           # optional: labels of the namespace of the run
     workloads: [...]                                 # manifests
     steps: [...]                                     # see `trimtab_lab.scenarios.stepreader`
 
 A story runs on any control plane. It starts only its objects and its nodes: a story with a `scheduler` needs a
-scheduler that was started with that configuration.
+scheduler that was started with that configuration, one with `featureGates` controllers that were started with those.
 
 All errors are found before anything is created, and name the field and what to write instead. A duplicate key in YAML
 is an error too: the later one would silently win.
@@ -54,6 +55,7 @@ class Story:
     topology: Mapping[str, str] = field(default_factory=lambda: {"zone": ZONE})
     scheduler: Document | None = None
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
 
     def manifests(self) -> Iterator[Document]:
         """All manifests, of the workloads and of the steps."""
@@ -118,6 +120,7 @@ def read(tree: Any) -> Story:
         topology=fields.table("topology", text_at) or {"zone": ZONE},
         scheduler=_scheduler(fields),
         namespace_labels=fields.table("namespaceLabels", text_at),
+        feature_gates=fields.table("featureGates", _switch),
     )
     fields.done()
     _check_references(story)
@@ -134,6 +137,11 @@ def trimtab_stories() -> dict[str, Path]:
     return {path.stem: path for path in sorted(_folder().glob("trimtab/*.yaml"))}
 
 
+def gated_stories() -> dict[str, Path]:
+    """The stories that need controllers with other feature gates than the default, by name."""
+    return {path.stem: path for path in sorted(_folder().glob("gated/*.yaml"))}
+
+
 def _folder() -> Path:
     return Path(str(resources.files("trimtab_lab.scenarios").joinpath("stories")))
 
@@ -145,6 +153,12 @@ def _name(fields: Fields) -> str:
             fields.at("name"), f"{name!r} cannot be part of a namespace's name: write up to 40 of a-z, 0-9 and -"
         )
     return name
+
+
+def _switch(value: Any, at: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidError(at, "is not true or false")
+    return value
 
 
 def _scheduler(fields: Fields) -> Document | None:

@@ -3,8 +3,8 @@
 They do what kube-controller-manager 1.36 does, over HTTP and on any API server, so that the lab can replace a cluster
 in tests. They must not run beside a controller manager.
 
-Belongs here: `replicaset`, `deployment`, `disruption`, a package each; their settings (`options`); and `service`, which
-runs them.
+Belongs here: `replicaset`, `deployment`, `disruption`, a package each; their settings (`options`); `service`, which
+runs them; and `serving`, which serves their metrics.
 
 Does not belong here: garbage collection and the lifecycle of namespaces, which the lab's API server does. The order of
 victims is in `trimtab.ranking`.

@@ -31,6 +31,11 @@ class Options:
         """The settings of the victim order."""
         return victims.Options(logarithmic=self.logarithmic_scale_down, deletion_cost=self.pod_deletion_cost)
 
+    @property
+    def gates(self) -> dict[str, bool]:
+        """The feature gates of these options."""
+        return {name: getattr(self, field) for name, field in FEATURE_GATES.items()}
+
     def gated(self, gates: Mapping[str, bool]) -> Options:
         """These options with feature gates set, as in `--feature-gates`."""
         unknown = sorted(set(gates) - set(FEATURE_GATES))

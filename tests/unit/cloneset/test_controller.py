@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cloneset.clusters import CLONESETS, DEFINITIONS, CloneSetCluster, manifest, template
 from trimtab.api import crds
-from trimtab.api.annotations import MANAGED_BY
+from trimtab.api.annotations import MANAGED_BY, RANK
 from trimtab.api.apps import ControllerRevision, Scale
 from trimtab.api.cloneset import INSTANCE_ID, REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.core import Event
@@ -21,6 +21,7 @@ from trimtab.cloneset.settings import Settings
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
+from trimtab.ranking.rankers import RankSettings, constraints_of
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 PODS = Resource.of(Pod).raw
@@ -312,6 +313,79 @@ async def test_the_proposals_example_over_the_wire(world: CloneSetCluster) -> No
     assert [name for name in gone if name[0] in "de"] == ["d-1", "e-1", "d-0", "e-0"]
 
 
+@pytest.mark.parametrize("annotated", [pytest.param(True, id="by annotation"), pytest.param(False, id="configured")])
+async def test_proportional_ranks_give_the_printed_sequence_over_the_wire(annotated: bool) -> None:
+    """One scale-down deletes the pods in the order that the proposal prints, every zone giving the same share."""
+    rank = RankSettings(scale="balanced" if annotated else "proportional")
+    world = CloneSetCluster(Settings(rank=rank, parallel_deletions=1))
+    await world.start()
+    await world.add_nodes("a", "b", "c", zone="x")
+    await world.add_nodes("d", "e", zone="y")
+    youngest_first = ["c-2", "d-1", "e-1", "a-1", "c-1", "d-0", "e-0", "a-0", "b-0", "c-0"]
+    for age, name in enumerate(youngest_first):
+        await world.place(name, name[0], since=f"2025-12-31T23:{30 - age:02d}:00Z")
+    body = manifest(10, template=template(spread=ZONE), updateStrategy={"paused": True})
+    body["metadata"]["annotations"] = {RANK: "proportional"} if annotated else {}
+    await world.create(CloneSet, body)
+    await world.resize(0)
+    gone = [request.path.rpartition("/")[2] for request in world.wire.requests if is_deletion(request)]
+    assert gone == ["d-1", "c-2", "e-1", "a-1", "c-1", "d-0", "a-0", "b-0", "e-0", "c-0"]
+    await world.close()
+
+
+async def test_a_rank_that_does_not_exist_is_refused(world: CloneSetCluster) -> None:
+    """With the annotation, and what to write."""
+    body = manifest(2)
+    body["metadata"]["annotations"] = {RANK: "linear"}
+    await world.create(CloneSet, body)
+    (condition,) = (await world.cloneset()).status.conditions
+    assert condition.message == (
+        'metadata.annotations[trimtab.dev/rank]: "linear" is not a rank; write balanced or proportional'
+    )
+    assert await world.pods() == []
+
+
+async def test_age_ratios_are_observed_for_pods_that_go_by_age(world: CloneSetCluster) -> None:
+    """Pods that go because they share a node, or because of their cost, are not."""
+
+    def value(suffix: str) -> float | None:
+        return world.registry.get_sample_value(f"trimtab_cloneset_sorting_deletion_age_ratio_{suffix}")
+
+    await world.add_nodes("a", "b", "c", zone="x")
+    for name, since in (("a-0", "01"), ("a-1", "02"), ("b-0", "08"), ("c-0", "09")):
+        await world.place(name, name[0], since=f"2025-12-31T23:{since}:00Z")
+        await world.clock.advance(100)
+    await world.create(CloneSet, manifest(4, updateStrategy={"paused": True}))
+    await world.resize(3)
+    assert value("count") == 0, "a-1 shared its node"
+    await world.resize(2)
+    assert value("count") == 1
+    assert value("sum") == 1.0, "c-0 was the youngest itself"
+
+
+async def test_only_pods_that_were_deleted_count(world: CloneSetCluster) -> None:
+    """A refused deletion is retried: each attempt would look like a runaway scale-down."""
+
+    def value(name: str, **labels: str) -> float | None:
+        return world.registry.get_sample_value(f"trimtab_cloneset_{name}", labels)
+
+    await world.add_nodes("a", "b", "c", zone="x")
+    for name, since in (("a-0", "01"), ("b-0", "08"), ("c-0", "09")):
+        await world.place(name, name[0], since=f"2025-12-31T23:{since}:00Z")
+    await world.clock.advance(100)
+    await world.create(CloneSet, manifest(3, updateStrategy={"paused": True}))
+    world.wire.refuse = lambda request: status_error(403, "protected") if is_deletion(request) else None
+    await world.resize(1)
+    await world.advance(30)
+    assert len([request for request in world.wire.requests if is_deletion(request)]) > 2
+    assert not value("pods_deleted_total", step="scale-down")
+    assert value("sorting_deletion_age_ratio_count") == 0
+    world.wire.refuse = None
+    await world.advance(60)
+    assert value("pods_deleted_total", step="scale-down") == 2
+    assert value("sorting_deletion_age_ratio_count") == 2
+
+
 async def test_pods_that_share_a_node_go_first(world: CloneSetCluster) -> None:
     """Story 1."""
     await world.add_nodes("a", "b", "c", zone="x")
@@ -325,7 +399,7 @@ async def test_pods_that_share_a_node_go_first(world: CloneSetCluster) -> None:
 @pytest.mark.parametrize("stated", [pytest.param(ZONE, id="the template's"), pytest.param("", id="the cluster's")])
 async def test_pods_go_by_topology(stated: str) -> None:
     """Story 2: the constraints are the template's, or else the cluster's default constraints."""
-    world = CloneSetCluster(Settings(default_constraints=(ZONES,)))
+    world = CloneSetCluster(Settings(rank=RankSettings(defaults=constraints_of([ZONES]))))
     await world.start()
     await world.add_nodes("a", "b", "c", zone="x")
     await world.add_nodes("d", "e", zone="y")

@@ -13,7 +13,6 @@ from trimtab.api import codec
 from trimtab.api.cloneset import REVISION_HASH, CloneSetSpec
 from trimtab.api.documents import Document
 from trimtab.api.nodes import HOSTNAME, ZONE
-from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.cloneset import observation, victims
 from trimtab.cloneset.observation import Group
 from trimtab.kube.clocks import SECOND
@@ -47,9 +46,14 @@ def seen(zones: Sequence[str], *pods: PodBuilder, **fields: Any) -> tuple[Snapsh
     return snapshot, observation.observe(snapshot.pods, rows, spec(**fields), "web-new", START)
 
 
-def names(group: Group, positions: Sequence[int]) -> list[str]:
+def names(group: Group, order: Sequence[int]) -> list[str]:
     """The pods at these positions."""
-    return [group.pods[place].metadata.name for place in positions]
+    return [group.pods[place].metadata.name for place in order]
+
+
+def positions(snapshot: Snapshot, group: Group, rules: tuple[Constraint, ...], **how: Any) -> list[int]:
+    """All pods, old ones first."""
+    return [position for each in victims.old_first(snapshot, group, rules, **how) for position in each.positions]
 
 
 def example() -> tuple[Snapshot, Group]:
@@ -61,7 +65,7 @@ def example() -> tuple[Snapshot, Group]:
 def test_the_proposals_example_goes_in_the_printed_inner_orders() -> None:
     """Within each zone crowded nodes give first; across zones the fuller one does, so that they stay level."""
     snapshot, group = example()
-    order = names(group, victims.old_first(snapshot, group, ZONES))
+    order = names(group, positions(snapshot, group, ZONES))
     assert [name for name in order if name[0] in "abc"] == ["c-2", "a-1", "c-1", "a-0", "b-0", "c-0"]
     assert [name for name in order if name[0] in "de"] == ["d-1", "e-1", "d-0", "e-0"]
     assert order[:2] == ["c-2", "a-1"], "the fuller zone first, until both are level"
@@ -70,7 +74,7 @@ def test_the_proposals_example_goes_in_the_printed_inner_orders() -> None:
 def test_proportional_ranks_give_the_printed_final_sequence() -> None:
     """Which takes the same share of every zone."""
     snapshot, group = example()
-    order = names(group, victims.old_first(snapshot, group, ZONES, scale="proportional"))
+    order = names(group, positions(snapshot, group, ZONES, scale="proportional"))
     assert order == ["d-1", "c-2", "e-1", "a-1", "c-1", "d-0", "a-0", "b-0", "e-0", "c-0"]
 
 
@@ -78,22 +82,22 @@ def test_pods_that_share_a_node_go_first() -> None:
     """Story 1: without constraints only the node counts."""
     pods = [web("a-0", "a"), web("a-1", "a", minute=10), web("b-0", "b", minute=20), web("c-0", "c", minute=30)]
     snapshot, group = seen(("x: a b", "y: c"), *pods)
-    assert names(group, victims.old_first(snapshot, group, ()))[0] == "a-1"
+    assert names(group, positions(snapshot, group, ()))[0] == "a-1"
 
 
 def test_pods_go_by_the_templates_constraints() -> None:
     """Story 2: the fullest zone gives first, although its pods are the oldest and alone on their nodes."""
     pods = [web("a-0", "a"), web("b-0", "b"), web("c-0", "c"), web("d-0", "d", minute=30), web("e-0", "e", minute=30)]
     snapshot, group = seen(("x: a b c", "y: d e"), *pods)
-    assert names(group, victims.old_first(snapshot, group, ZONES))[0] in {"a-0", "b-0", "c-0"}
-    assert names(group, victims.old_first(snapshot, group, ()))[0] in {"d-0", "e-0"}
+    assert names(group, positions(snapshot, group, ZONES))[0] in {"a-0", "b-0", "c-0"}
+    assert names(group, positions(snapshot, group, ()))[0] in {"d-0", "e-0"}
 
 
 def test_old_revisions_go_first() -> None:
     """However old, ready and lonely their pods are."""
     pods = [web("new", "a", minute=30), web("old", "b", revision="web-old"), web("foreign", "b", revision="")]
     snapshot, group = seen(("x: a b",), *pods)
-    assert names(group, victims.old_first(snapshot, group, ()))[2] == "new"
+    assert names(group, positions(snapshot, group, ()))[2] == "new"
 
 
 def test_pods_that_are_ready_but_not_available_yet_go_before_those_that_are() -> None:
@@ -101,7 +105,7 @@ def test_pods_that_are_ready_but_not_available_yet_go_before_those_that_are() ->
     pods = [web("a-0", "a"), web("a-1", "a"), web("b-0", "b", minute=59)]
     snapshot, group = seen(("x: a b",), *pods, minReadySeconds=120)
     assert group.available.tolist() == [True, True, False]
-    assert names(group, victims.old_first(snapshot, group, ()))[0] == "b-0"
+    assert names(group, positions(snapshot, group, ()))[0] == "b-0"
     assert group.next_available == pytest.approx(60)
 
 
@@ -110,29 +114,27 @@ def test_costs_replace_those_of_the_pods_and_come_before_crowding() -> None:
     pods = [web("a-0", "a").cost(-5), web("a-1", "a", minute=5), web("b-0", "b"), web("c-0", "c", minute=3)]
     snapshot, group = seen(("x: a b c",), *pods)
     costs = victims.as_costs([1.0, 2.0, 2.0, 3.5])
-    assert names(group, victims.old_first(snapshot, group, (), costs=costs)) == ["c-0", "a-1", "b-0", "a-0"]
+    assert names(group, positions(snapshot, group, (), costs=costs)) == ["c-0", "a-1", "b-0", "a-0"]
 
 
 @pytest.mark.parametrize(
     ("stated", "want"),
     [
-        pytest.param("", (Constraint(HOSTNAME),), id="none: the cluster's default constraints"),
+        pytest.param("", (Constraint(HOSTNAME),), id="none: the default constraints"),
         pytest.param(ZONE, (Constraint(ZONE),), id="the template's come first"),
     ],
 )
 def test_constraints(stated: str, want: tuple[Constraint, ...]) -> None:
-    """The template's, or else the cluster's."""
-    default = TopologySpreadConstraint(max_skew=1, topology_key=HOSTNAME, when_unsatisfiable="ScheduleAnyway")
-    assert victims.constraints(Document(template(spread=stated)), (default,)) == want
+    """The template's, or else the defaults, where pods are ranked by them."""
+    assert victims.constraints(Document(template(spread=stated)), (Constraint(HOSTNAME),)) == want
 
 
 def test_default_constraints_decide_where_the_template_has_none() -> None:
     """The operator's zones keep a workload level that says nothing of zones."""
     pods = [web("a-0", "a"), web("b-0", "b"), web("c-0", "c", minute=30)]
     snapshot, group = seen(("x: a b", "y: c"), *pods)
-    zone = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway")
-    rules = victims.constraints(Document(template()), (zone,))
-    assert names(group, victims.old_first(snapshot, group, rules))[0] in {"a-0", "b-0"}
+    rules = victims.constraints(Document(template()), ZONES)
+    assert names(group, positions(snapshot, group, rules))[0] in {"a-0", "b-0"}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_sparing(spare: int, want: list[str]) -> None:
     """The floor holds for pods that serve."""
     down = web("down", "c").not_ready()
     snapshot, group = seen(("x: a b c",), web("up-0", "a"), web("up-1", "b", minute=5), down)
-    order = victims.old_first(snapshot, group, ())
+    order = positions(snapshot, group, ())
     assert names(group, victims.deletable(group, order, spare)) == want
 
 
@@ -156,7 +158,7 @@ def test_a_specified_pod_is_no_candidate() -> None:
     pods = [web("a", "a"), web("b", "b").labels({"apps.kruise.io/specified-delete": "true"}), web("c", "c")]
     snapshot, group = seen(("x: a b c",), *pods, scaleStrategy={"podsToDelete": ["c"]})
     assert group.specified.tolist() == [False, True, True]
-    assert names(group, victims.old_first(snapshot, group, ())) == ["a"]
+    assert names(group, positions(snapshot, group, ())) == ["a"]
 
 
 def test_times_are_compared_in_nanoseconds() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.unit.lab.controlplane.test_binaries import OUTPUT, fill
+from trimtab.api import configuration
 from trimtab_lab import supervisor
 from trimtab_lab.cli.commands import lab
 from trimtab_lab.controlplane.binaries import Binaries
@@ -58,6 +60,26 @@ def test_a_lab_enforces(tmp_path: Path, names: tuple[str, ...]) -> None:
     write_configuration(options(tmp_path, *names))
     tree = json.loads((tmp_path / "trimtab.json").read_text())
     assert tree["scaleDown"]["defaultPolicies"] == [{"name": "level", "mode": "Enforce"}]
+
+
+@pytest.mark.parametrize("names", [pytest.param((), id="embedded"), pytest.param((ETCD, API_SERVER), id="no manager")])
+def test_feature_gates_reach_the_labs_controllers_and_trimtab(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Trimtab has to know which order the controllers use; their metrics have an address."""
+    gates = {"LogarithmicScaleDown": False, "SomethingElse": True}
+    chosen = replace(options(tmp_path, *names), feature_gates=gates, metrics_port=9)
+    made = supervisor_for(chosen)
+    (workloads,) = (spec for spec in made.processes if spec.name == "workloads")
+    assert workloads.arguments[-4:] == (
+        "--feature-gates",
+        "LogarithmicScaleDown=false,PodDeletionCost=true",
+        "--metrics-port",
+        "9",
+    )
+    assert made.metrics_url == "http://127.0.0.1:9/metrics"
+    write_configuration(chosen)
+    tree = json.loads((tmp_path / "trimtab.json").read_text())
+    assert tree["scaleDown"]["controllerGates"] == {"logarithmicScaleDown": False, "podDeletionCost": True}
+    configuration.read(tree)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +149,13 @@ def test_a_port_in_use_is_explained(tmp_path: Path, arguments: list[str], words:
     [
         pytest.param(["--control-plane", "/nowhere"], "/nowhere is not a folder", id="no folder"),
         pytest.param(["--control-plane"], "$KUBEBUILDER_ASSETS is not set", id="no value"),
-        pytest.param(["--feature-gates", "A=true"], "need --control-plane", id="gates of the embedded lab"),
+        pytest.param(["--emulated-version", "1.35"], "need --control-plane", id="version of the embedded lab"),
+        pytest.param(
+            ["--feature-gates", "A=true"],
+            "featureGates[A]: is not a known feature gate; known ones are LogarithmicScaleDown, PodDeletionCost",
+            id="gates of the embedded lab",
+        ),
+        pytest.param(["--feature-gates", "A"], "write Name=true or Name=false", id="a gate without a value"),
         pytest.param(
             ["--control-plane", "/nowhere", "--state", "x", "--extra-arg", "v"], "is not NAME=--FLAG", id="argument"
         ),

@@ -17,7 +17,7 @@ from trimtab.cloneset.settings import Settings
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.certainty import Window
 from trimtab.ranking.plan import Plan, Policy
-from trimtab.ranking.rankers import constraints_of
+from trimtab.ranking.rankers import RankSettings, constraints_of
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.replicaset_plans import ControllerModel, plan_controller
 from trimtab.snapshot import Snapshot
@@ -26,13 +26,17 @@ DEFAULTS = tuple(
     TopologySpreadConstraint(topology_key=key, max_skew=1, when_unsatisfiable="ScheduleAnyway")
     for key in (ZONE, HOSTNAME)
 )
+RANK = RankSettings(defaults=constraints_of(DEFAULTS))
 NODES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}
 AGES = (1, 2, 5, 5, 30, 31, 400, 7200)
 
 
-async def laid_out(rng: random.Random) -> CloneSetCluster:
-    """A CloneSet whose pods are on random nodes, of random ages, and ready since random times or not at all."""
-    cluster = CloneSetCluster(Settings(default_constraints=DEFAULTS), seed=rng.randrange(100))
+async def laid_out(rng: random.Random, *, rolling: bool = False) -> CloneSetCluster:
+    """A CloneSet whose pods are on random nodes, of random ages, and ready since random times or not at all.
+
+    With `rolling`, some are of an older revision, and the update is paused.
+    """
+    cluster = CloneSetCluster(Settings(rank=RANK), seed=rng.randrange(100))
     await cluster.start()
     await cluster.clock.advance(86_400)
     for name, zone in NODES.items():
@@ -40,7 +44,11 @@ async def laid_out(rng: random.Random) -> CloneSetCluster:
     spread = rng.choice(["", ZONE, HOSTNAME])
     rules: dict[str, Any] = {"template": template(spread=spread, app="web"), "minReadySeconds": rng.choice([0, 0, 10])}
     await cluster.create(CloneSet, manifest(0, **rules))
-    for size in sorted(rng.sample(range(2, 13), 3)):
+    for number, size in enumerate(sorted(rng.sample(range(2, 13), 3))):
+        if rolling and number == 2:
+            strategy = {"paused": True, "maxUnavailable": "100%"}
+            change = {"template": template("app:2", spread=spread, app="web"), "updateStrategy": strategy}
+            await cluster.patch(CloneSet, "web", {"spec": change})
         await cluster.resize(size)
         await cluster.clock.advance(rng.choice(AGES))
     now = from_ns(cluster.clock.now())
@@ -70,17 +78,17 @@ async def planned(cluster: CloneSetCluster, target: int) -> Plan:
         snapshot,
         Policy.of(()),
         defaults=constraints_of(DEFAULTS),
-        model=ControllerModel(now, Window(now, now + SECOND)),
+        model=ControllerModel(now, Window(now, now + SECOND), rank=RANK),
     )
     assert found is not None
     return found.plan
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(130))
 async def test_the_controller_deletes_what_the_plan_calls_possible(seed: int) -> None:
-    """And the very set that the plan names, where nothing is left to chance."""
+    """And the very set that the plan names, where nothing is left to chance. From 100 on, pods are of two revisions."""
     rng = random.Random(seed)
-    cluster = await laid_out(rng)
+    cluster = await laid_out(rng, rolling=seed >= 100)
     before = {pod.metadata.name for pod in await cluster.pods()}
     target = rng.randrange(1, len(before))
     stock = (await planned(cluster, target)).stock

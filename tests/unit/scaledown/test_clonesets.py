@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import pytest_asyncio
@@ -26,6 +26,7 @@ from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
+LEVEL = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec()),))
 
 
 class ShrinkingCloneSets(CloneSetCluster):
@@ -68,6 +69,12 @@ class ShrinkingCloneSets(CloneSetCluster):
     async def costly(self) -> set[str]:
         """The pods that have a cost."""
         return {pod.metadata.name for pod in await self.pods() if DELETION_COST in pod.metadata.annotations}
+
+    def oldest_revision(self, pods: Sequence[Pod]) -> set[str]:
+        """The pods of the revision that the oldest pod has."""
+        first = min(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+        revision = first.metadata.labels[REVISION_HASH]
+        return {pod.metadata.name for pod in pods if pod.metadata.labels[REVISION_HASH] == revision}
 
     async def shrink(self, after: int, **spec: object) -> None:
         """Store the new size, and let the controller do it."""
@@ -125,9 +132,40 @@ async def test_pods_named_for_deletion_count_as_gone(cluster: ShrinkingCloneSets
     assert chosen.isdisjoint(named)
 
 
-async def test_a_cloneset_of_two_revisions_is_left_to_its_rollout(cluster: ShrinkingCloneSets) -> None:
-    """The older ones go first, whatever they cost."""
+@pytest.mark.parametrize("paused", [pytest.param(True, id="paused"), pytest.param(False, id="in progress")])
+async def test_a_cloneset_of_two_revisions_is_planned(cluster: ShrinkingCloneSets, paused: bool) -> None:
+    """The older pods go first, whatever they cost; costs choose the oldest ones of them."""
     await cluster.roll(4)
+    old = cluster.oldest_revision(await cluster.pods())
+    await cluster.patch(CloneSet, "web", {"spec": {"updateStrategy": {"paused": paused}}})
+    held = await cluster.hold(6)
+    assert held.outcome is HoldOutcome.PLANNED
+    assert "a rollout is in progress" in held.warnings[-1]
+    chosen = await cluster.costly()
+    assert chosen <= old
+    await cluster.shrink(6)
+    assert chosen.isdisjoint(await cluster.names())
+    (ended,) = cluster.holder.tracker.results
+    assert ended.followed == 3
+    assert not any(ended.misses.values())
+
+
+async def test_a_scale_down_by_levels_leaves_two_revisions_level(cluster: ShrinkingCloneSets) -> None:
+    """All pods are counted, of both revisions: the fullest zone gives its old pods."""
+    cluster.holder.configure(LEVEL)
+    await cluster.roll(4)
+    held = await cluster.hold(6)
+    assert held.warnings[0].startswith("kept 2/2/2; stock may leave")
+    await cluster.shrink(6)
+    assert Counter(pod.spec.node_name for pod in await cluster.pods()) == {"node-0": 2, "node-1": 2, "node-2": 2}
+
+
+async def test_a_rollout_that_is_not_observed_yet_is_left_alone(cluster: ShrinkingCloneSets) -> None:
+    """Which revision is the newest, and so which pods go last, is not known until the controller reports it."""
+    await cluster.roll(4)
+    await cluster.stop()
+    await cluster.patch(CloneSet, "web", {"spec": {"template": template("app:3", app="web")}})
+    await cluster.settle()
     assert (await cluster.hold(6)).outcome is HoldOutcome.ROLLOUT
     assert await cluster.costly() == set()
 

@@ -22,8 +22,10 @@ from trimtab.ranking.strategies.balance import Balance
 from trimtab.ranking.strategies.idle import Idle
 from trimtab.ranking.strategies.prefernoschedule import PreferNoSchedule
 from trimtab.ranking.strategies.probe import Probe
+from trimtab.ranking.strategies.prometheus import Prometheus
 from trimtab.ranking.strategies.scheduled import Scheduled
 from trimtab.ranking.strategies.settings import read_settings
+from trimtab.ranking.strategies.signals import Signal
 from trimtab.ranking.strategies.stated import Stated
 from trimtab.ranking.strategies.taints import Taints
 from trimtab.ranking.strategies.view import UNRANKED, Factory, Ranks, Strategy, StrategyError, View
@@ -34,6 +36,7 @@ __all__ = [
     "UNRANKED",
     "Factory",
     "Ranks",
+    "Signal",
     "Strategy",
     "StrategyError",
     "View",
@@ -51,6 +54,7 @@ STRATEGIES: Mapping[str, Factory] = {
     "Idle": Idle.configured,
     "Stated": Stated.configured,
     "Probe": Probe.configured,
+    "Prometheus": Prometheus.configured,
     "Scheduled": Scheduled.configured,
 }
 """What comes with Trimtab."""

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from trimtab.api.nodes import DEPRECATED_REGION, DEPRECATED_ZONE, REGION, ZONE
 from trimtab.api.pods import Pod
+from trimtab.ranking.strategies.signals import Signal
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask, SmallColumn
 from trimtab.snapshot.nodes import ABSENT
@@ -61,6 +62,8 @@ class View:
     """What a pod, when asked, said that it would cost to delete it."""
     scores: Scores = no_scores
     """How well pods are placed, by their scheduler. A function, because each removal changes it."""
+    signals: Mapping[Signal, Mapping[str, float]] = field(default_factory=dict)
+    """What sources outside the cluster report of pods."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", np.asarray(self.rows, dtype=np.int64))
@@ -78,6 +81,10 @@ class View:
         names = self.snapshot.pods.rows.names
         found = np.array([mapping.get(names[row] or "", UNRANKED) for row in rows.tolist()], dtype=np.float64)
         return np.where(np.isfinite(found), found, UNRANKED)
+
+    def signal(self, rows: IntColumn, signal: Signal) -> FloatColumn:
+        """What the source of a signal reported of these pods; NaN where it reported nothing, or too long ago."""
+        return self.values(rows, self.signals.get(signal, {}))
 
     def placed(self, rows: IntColumn) -> Mask:
         """Which of these pods have been assigned to a node."""

@@ -23,12 +23,14 @@ from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
 from trimtab.scaledown.continuous.carriers import cost_of, number_of
 from trimtab.scaledown.pod_costs import PolicyCost, policy_cost
 from trimtab.scaledown.sources import Values
+from trimtab.scaledown.sources.signals import signals_of
 from trimtab.snapshot import Snapshot
 
 SAMPLED = frozenset({"Idle", "Probe"})
-"""Strategies that rank by measured values: no two samples are the same, so their ranks are rounded to whole numbers."""
-DRIFTING = SAMPLED | {"Scheduled"}
-"""Strategies whose ranks change although nothing happens to the group's own pods."""
+"""Strategies that rank by measured values: no two samples are the same, so their ranks are rounded to whole numbers.
+Those that rank by a signal do too, by whatever name: see `is_sampled`."""
+DRIFTING = frozenset({"Scheduled"})
+"""Further strategies whose ranks change although nothing happens to the group's own pods."""
 
 _MIDDLE = Band()
 
@@ -64,7 +66,17 @@ def assess(
         combined = values.apply_to(Policy.of(strategies, registry)).rank(snapshot, rows, now)
     except (InvalidError, StrategyError) as error:
         return Assessment(fault=str(error))
-    return _assessment(combined, rounded=any(each.name in SAMPLED for each in strategies))
+    return _assessment(combined, rounded=is_sampled(strategies, registry))
+
+
+def is_sampled(strategies: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> bool:
+    """Whether some of these strategies rank by values that are sampled outside the cache."""
+    return any(each.name in SAMPLED for each in strategies) or bool(signals_of(strategies, registry))
+
+
+def drifts(strategies: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> bool:
+    """Whether ranks by some of these strategies change although nothing happens to the group's own pods."""
+    return is_sampled(strategies, registry) or any(each.name in DRIFTING for each in strategies)
 
 
 def assess_explicit(pods: Iterable[Pod], ranks: Mapping[str, float]) -> Assessment:

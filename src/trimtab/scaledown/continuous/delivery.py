@@ -93,10 +93,9 @@ class ContinuousSettings:
     constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
     """The constraints of workloads whose templates state none."""
 
-    def requeue_after(self, spec: ScaleDownPolicySpec) -> float:
+    def requeue_after(self, spec: ScaleDownPolicySpec, registry: Mapping[str, Factory] = STRATEGIES) -> float:
         """Seconds after which a policy, or a group that it applies to, is requeued without an event."""
-        drifts = any(each.name in assessment.DRIFTING for each in spec.strategies)
-        return self.resync_sampled if drifts else self.resync
+        return self.resync_sampled if assessment.drifts(spec.strategies, registry) else self.resync
 
 
 SETTINGS = ContinuousSettings()
@@ -217,7 +216,7 @@ class Continuous:
         await self._revert(group, [pod for pod in pods if pod.key not in ranks.ranks], carrier, report)
         await self._revert(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
         await self._write(group, pods, ranks, carrier, report)
-        return Result(self._settings.requeue_after(group.spec))
+        return Result(self._settings.requeue_after(group.spec, self._registry))
 
     async def _wait_or_fall_back(
         self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport
@@ -230,13 +229,13 @@ class Continuous:
         patience = assessment.patience(group.spec.when_unranked, since, now)
         if patience.waits and not ranks.fault:
             await self._revert(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
-            return Result(min(patience.seconds, self._settings.requeue_after(group.spec)))
+            return Result(min(patience.seconds, self._settings.requeue_after(group.spec, self._registry)))
         await self._revert(group, pods, carrier, report, reason="unranked")
         result = self.results.setdefault(group.key, GroupResult())
         if not result.fallback:
             result.fallback = True
             self._metrics.record_unranked_fallback()
-        return Result(self._settings.requeue_after(group.spec))
+        return Result(self._settings.requeue_after(group.spec, self._registry))
 
     async def _write(
         self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ from trimtab.ranking.certainty import Window
 from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.plan import Workload as RankedWorkload
-from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.rankers import Constraint, RankSettings
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
 from trimtab.scaledown.intent.requests import CheckedRequest
@@ -92,6 +92,8 @@ class ModelSettings:
     options: Options = STOCK
     foreign_costs: ForeignCosts = "Obey"
     """How costs of other writers count where the policy does not say."""
+    rank: RankSettings = field(default_factory=RankSettings)
+    """How the CloneSet controller ranks pods."""
 
 
 MODEL = ModelSettings()
@@ -121,7 +123,7 @@ class Planner:
         """The plans, or why there are none."""
         await self._wait_for_pods(checked)
         workload = checked.workload
-        if clonesets.is_rolling(workload, self._view.pods_of(workload.metadata.uid)):
+        if clonesets.is_left_to_rollout(workload, self._view.pods_of(workload.metadata.uid)):
             return HoldOutcome.ROLLOUT
         policy = await self._wait_for_ranks(checked)
         if policy is None:
@@ -140,7 +142,7 @@ class Planner:
     async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans for a request that is only observed, as things are now: no pods or ranks are waited for."""
         workload = checked.workload
-        if clonesets.is_rolling(workload, self._view.pods_of(workload.metadata.uid)):
+        if clonesets.is_left_to_rollout(workload, self._view.pods_of(workload.metadata.uid)):
             return HoldOutcome.ROLLOUT
         sizes = self._sizes(workload, checked.request.after)
         policy = self._policy(checked, workload, sizes)
@@ -206,7 +208,7 @@ class Planner:
         now, settings = self._server_time.now(), self.settings
         tolerance = settings.tolerance + self._server_time.error
         window = Window.after(now, seconds=settings.window, tolerance=tolerance)
-        return ControllerModel(now, window, is_stable(self._view, workload), settings.options)
+        return ControllerModel(now, window, is_stable(self._view, workload), settings.options, settings.rank)
 
     def _remaining(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         """The controllers that are still to lose pods for a request that was admitted, resized already or not."""

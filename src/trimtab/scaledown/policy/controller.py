@@ -91,6 +91,7 @@ class ScaleDownPolicies:
             registry=registry,
             on_reconciled=self._report_on_group,
         )
+        self._registry = registry
         self._inspector = PolicyInspector(view, self.groups, self.continuous, readers=readers, registry=registry)
         self._continuous_plans = ContinuousPlans(
             view,
@@ -170,7 +171,7 @@ class ScaleDownPolicies:
         if not _is_same(policy.status, new):
             with contextlib.suppress(NotFound):
                 await self._report(policy, new)
-        return Result(self._settings.requeue_after(policy.spec))
+        return Result(self._settings.requeue_after(policy.spec, self._registry))
 
     async def _report(self, policy: ScaleDownPolicy, new: ScaleDownPolicyStatus) -> None:
         metadata = policy.metadata

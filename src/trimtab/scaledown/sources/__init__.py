@@ -1,4 +1,5 @@
-"""Values that strategies need and that no object of the cluster has: usage, answers of pods to probes, scores.
+"""Values that strategies need and that no object of the cluster has: usage, answers of pods to probes, scores, and the
+signals of sources such as a monitoring system.
 
 Belongs here: sampling such values in the background, keeping the last of each, and returning those that are fresh.
 
@@ -16,5 +17,6 @@ May import: `trimtab.scaledown.policy` and `view` (in `targets` alone), `kube`, 
 """
 
 from trimtab.scaledown.sources.sampling import Sources, Target, Values
+from trimtab.scaledown.sources.signals import Source, SourceError
 
-__all__ = ["Sources", "Target", "Values"]
+__all__ = ["Source", "SourceError", "Sources", "Target", "Values"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.placement.profiles import DEFAULT_SCHEDULER, default_profile
-from trimtab.scaledown.continuous.assessment import SAMPLED
+from trimtab.ranking.strategies import STRATEGIES, Factory
+from trimtab.scaledown.continuous.assessment import is_sampled
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.groups import GroupKey, Groups
 from trimtab.scaledown.sources.sampling import Sources, Target
@@ -26,20 +27,30 @@ def sources_for(
     defaults: Callable[[], Defaults],
     *,
     profile_of: ProfileOf | None = None,
+    registry: Mapping[str, Factory] = STRATEGIES,
     **settings: Any,
 ) -> Sources:
-    """Sources for all policies in a view; `profile_of` finds how the scheduler of a name places pods.
+    """Sources for all policies in a view.
 
-    `defaults` is called again and again: pods to which no policy applies any more are not sampled.
+    `profile_of` finds how the scheduler of a name places pods, `registry` has the strategies. `defaults` is called again
+    and again: pods to which no policy applies any more are not sampled.
     """
     profiles = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
-    return Sources(client, Targets(client.clock, view, defaults), profile_of=profiles, **settings)
+    targets = Targets(client.clock, view, defaults, registry)
+    return Sources(client, targets, profile_of=profiles, registry=registry, **settings)
 
 
 class Targets:
     """The targets of sampling, looked up every few seconds, and only in namespaces with sampled strategies."""
 
-    def __init__(self, clock: Clock, view: View, defaults: Callable[[], Defaults]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        view: View,
+        defaults: Callable[[], Defaults],
+        registry: Mapping[str, Factory] = STRATEGIES,
+    ) -> None:
+        self._registry = registry
         self._clock = clock
         self._view = view
         self._defaults = defaults
@@ -58,15 +69,15 @@ class Targets:
         self._groups.defaults = self._defaults()
         for key in self._keys():
             group = self._groups.get(key)
-            if group is not None and group.spec is not None and _is_sampled(group.spec):
+            if group is not None and group.spec is not None and self._is_sampled(group.spec):
                 yield Target(group.spec.strategies, self._groups.pods(group))
 
     def _keys(self) -> Iterable[GroupKey]:
-        if any(_is_sampled(each.spec) for each in self._groups.defaults.policies):
+        if any(self._is_sampled(each.spec) for each in self._groups.defaults.policies):
             return self._groups.all_keys()
-        namespaces = {policy.metadata.namespace for policy in self._view.policies.store if _is_sampled(policy.spec)}
+        policies = self._view.policies.store
+        namespaces = {policy.metadata.namespace for policy in policies if self._is_sampled(policy.spec)}
         return [key for namespace in sorted(namespaces) for key in self._groups.keys_in(namespace)]
 
-
-def _is_sampled(spec: ScaleDownPolicySpec) -> bool:
-    return any(strategy.name in SAMPLED for strategy in spec.strategies)
+    def _is_sampled(self, spec: ScaleDownPolicySpec) -> bool:
+        return is_sampled(spec.strategies, self._registry)

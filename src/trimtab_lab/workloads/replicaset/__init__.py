@@ -6,5 +6,5 @@ victims      which pods are deleted, by the order of `trimtab.ranking`          
 kinds        the two kinds, as one type
 podcontrol   creates and deletes pods, with events
 controller   the loop
-metrics      the age ratio of victims
+metrics      the age ratio of victims, deleted pods
 """

@@ -67,7 +67,7 @@ class Controller(Generic[T]):
         self._options = options
         self._expectations: Expectations[Key] = Expectations(client.clock)
         self._adopter = Adopter(client, kind.resource, Resource.of(Pod))
-        self._pod_control = PodControl(client, recorder, kind.resource)
+        self._pod_control = PodControl(client, recorder, metrics, kind.resource)
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner(
             kind.resource.plural,

@@ -23,6 +23,7 @@ from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.resources import Resource
 from trimtab.kube.runners import TerminalError
+from trimtab_lab.workloads.replicaset.metrics import Metrics
 from trimtab_lab.workloads.replicaset.replicas import FAILED_CREATE, FAILED_DELETE, batches
 
 SUCCESSFUL_CREATE, SUCCESSFUL_DELETE = "SuccessfulCreate", "SuccessfulDelete"
@@ -33,9 +34,10 @@ _LONGEST_NAME = 253
 class PodControl:
     """Creates and deletes pods for workloads of one kind."""
 
-    def __init__(self, client: Client, recorder: Recorder, owners: Resource[Any]) -> None:
+    def __init__(self, client: Client, recorder: Recorder, metrics: Metrics, owners: Resource[Any]) -> None:
         self._client = client
         self._recorder = recorder
+        self._metrics = metrics
         self._owners = owners
 
     async def create(self, replicaset: ReplicaSet, count: int, failed: Callable[[int], None]) -> ApiError | None:
@@ -89,6 +91,7 @@ class PodControl:
             failed(pod)
             self._record_event(replicaset, WARNING, FAILED_DELETE, f"Error deleting: {error.message}")
             return error
+        self._metrics.pod_deleted(self._owners.kind)
         self._record_event(replicaset, NORMAL, SUCCESSFUL_DELETE, f"Deleted pod: {metadata.name}")
         return None
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.lab.scenarios.stories import scale, story, tree
 from trimtab.api.errors import InvalidError
@@ -248,12 +249,25 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
     assert error.value.path == f"{tmp_path}/bad.yaml: name"
 
 
-@pytest.mark.parametrize("name", sorted(stories.kubernetes_stories() | stories.trimtab_stories()))
+SHIPPED = stories.kubernetes_stories() | stories.gated_stories() | stories.trimtab_stories()
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
 def test_a_shipped_story_reads_and_is_called_as_its_file(name: str) -> None:
     """All that come with Trimtab are valid and have a description."""
-    read = stories.load((stories.kubernetes_stories() | stories.trimtab_stories())[name])
+    read = stories.load(SHIPPED[name])
     assert read.name == name
     assert read.description
+
+
+def test_feature_gates_are_switches() -> None:
+    """On or off, and nothing else."""
+    tree = yaml.safe_load(SHIPPED["youngest-first"].read_text())
+    assert stories.read(tree).feature_gates == {"LogarithmicScaleDown": False}
+    tree["featureGates"] = {"LogarithmicScaleDown": "no"}
+    with pytest.raises(InvalidError) as error:
+        stories.read(tree)
+    assert str(error.value) == "featureGates[LogarithmicScaleDown]: is not true or false"
 
 
 def test_the_page_on_stories_has_one_that_reads() -> None:

@@ -7,7 +7,9 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,6 +20,9 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.ranking.combination import combine
 from trimtab.ranking.strategies import ENTRY_POINTS, STRATEGIES, registry
+from trimtab.ranking.strategies.signals import signal_of
+from trimtab.scaledown.sources import SourceError
+from trimtab.scaledown.sources.registry import make_sources
 from trimtab.testing.builders import cluster
 
 PAGE = Path(__file__).parents[4] / "docs/strategies.md"
@@ -48,9 +53,25 @@ def installed(files: dict[str, str], tmp_path: Path) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-def test_the_page_shows_all_four_files(files: dict[str, str]) -> None:
+def test_the_page_shows_all_files(files: dict[str, str]) -> None:
     """What the other tests take from the page is there."""
-    assert set(files) == {"canary.py", "pyproject.toml", "policy.yaml", "test_canary.py"}
+    assert set(files) == {"canary.py", "pyproject.toml", "policy.yaml", "test_canary.py", "queues.py"}
+
+
+async def test_the_examples_signal_is_sampled_and_ranks(files: dict[str, str]) -> None:
+    """Its strategy names the source, its source is made from the configuration, and the pods are ranked by it."""
+    module: dict[str, Any] = {"__name__": "queues"}
+    exec(files["queues.py"], module)  # noqa: S102 - the page's own example
+    made = make_sources({"Queues": {"address": "broker"}}, {"Queues": module["Queues"]})
+    signal = signal_of(module["queue_length"]({}))
+    assert signal is not None
+    assert signal.source in made
+    group = cluster("z1: a").with_pods(aged("old", 1).on("a"))
+    found = await made["Queues"].sample(signal.query, group.pods())
+    view = replace(view_of(group), signals={signal: {f"default/{name}": value for name, value in found.items()}})
+    assert module["queue_length"]({}).rank(view.rows, view).tolist() == [0.0]
+    with pytest.raises(SourceError, match="it has no address"):
+        await module["Queues"]({}).sample("orders", group.pods())
 
 
 @pytest.mark.usefixtures("installed")

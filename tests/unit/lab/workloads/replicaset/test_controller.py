@@ -300,6 +300,23 @@ async def test_the_ages_of_victims_are_measured(lab: InMemoryLab) -> None:
     assert lab.registry.get_sample_value(f"{name}_bucket", {"le": "1.0"}) == 1
 
 
+async def test_only_pods_that_were_deleted_count(lab: InMemoryLab) -> None:
+    """A refused deletion is retried: each attempt would look like a runaway scale-down."""
+
+    def count() -> float | None:
+        return lab.registry.get_sample_value("trimtab_lab_pods_deleted_total", {"kind": "ReplicaSet"})
+
+    await lab.create(ReplicaSet, manifest(3))
+    await lab.run_pods()
+    lab.wire.refuse = lambda request: status_error(403, "protected") if request.method == "DELETE" else None
+    await lab.patch(ReplicaSet, "web", {"spec": {"replicas": 1}})
+    await lab.advance(30)
+    assert not count()
+    lab.wire.refuse = None
+    await lab.advance(60)
+    assert count() == 2
+
+
 async def test_a_deletion_that_fails_is_tried_again(lab: InMemoryLab) -> None:
     """The deletion is not expected any more; the failure is reported until it succeeds."""
     await lab.create(ReplicaSet, manifest(2))
