@@ -10,13 +10,15 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect
 
-from trimtab.api import codec, configuration
+from trimtab.api import codec, configuration, default_constraints
 from trimtab.api.model import Model
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
 SECTIONS: dict[str, type[Model]] = {
     "": configuration.TrimtabConfiguration,
+    "defaultConstraints": default_constraints.DefaultConstraintSettings,
+    "defaultConstraints.rules[]": default_constraints.ConstraintRule,
     "scaleDown": configuration.ScaleDown,
     "scaleDown.defaultPolicies[]": configuration.DefaultPolicy,
     "unitedTopology": configuration.UnitedTopologies,

@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "scaledown": {"aiohttp", "msgspec", "numpy", "prometheus_client"},
     "unitedtopology": {"msgspec", "prometheus_client"},
     "cloneset": {"msgspec", "numpy", "prometheus_client"},
+    "defaulting": {"msgspec", "prometheus_client"},
     "admission": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "app": {"aiohttp", "prometheus_client"},
     "install": {"yaml"},
@@ -61,7 +62,7 @@ ALLOWED_IN_LAB = {
 }
 """The same for the lab as a whole."""
 
-FEATURES = ("scaledown", "unitedtopology", "cloneset", "scheduler")
+FEATURES = ("scaledown", "unitedtopology", "cloneset", "scheduler", "defaulting")
 TOPS = ("cli", "testing")
 PURE = ("placement", "ranking", "subsets")
 PRODUCT = tuple(sorted(set(ALLOWED) - {"__main__"}))

@@ -9,14 +9,13 @@ from functools import partial
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints
+from trimtab.app.scheduling import leveling_constraints, schedulers
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
 from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, ComponentGroup, FeatureGroup, LeaderElectedComponent
-from trimtab.ranking.rankers import constraints_of
 from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.scaledown.policy.defaults import Defaults
@@ -43,6 +42,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
     """A function that builds the controllers of one leader term. Metrics are shared by all terms of the process."""
     configured = defaults(dependencies.configuration, dependencies.strategies)
     cloneset_metrics = CloneSetMetrics(dependencies.registry)
+    constraints = leveling_constraints(schedulers(dependencies.configuration))
 
     def now() -> Defaults:
         return replace(configured, enabled=dependencies.switch.on)
@@ -56,7 +56,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             view,
             sources,
             defaults=now(),
-            settings=ContinuousSettings(constraints=constraints_of(default_constraints(dependencies.configuration))),
+            settings=ContinuousSettings(constraints=constraints),
             readers=WITH_POD_COST if dependencies.configuration.gate(GATE) else BUILT_IN,
             bands=topologies.levels,
             metrics=dependencies.scale_down_metrics,
@@ -82,7 +82,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 def _cloneset_settings(dependencies: Dependencies) -> CloneSetSettings:
     return CloneSetSettings(
         pod_cost=dependencies.configuration.gate(GATE),
-        default_constraints=default_constraints(dependencies.configuration),
+        default_constraints=schedulers(dependencies.configuration).leveling_constraints,
         strategies=dependencies.strategies,
         namespaces=dependencies.namespaces,
     )

@@ -1,19 +1,26 @@
-"""The scheduler, from the configuration."""
+"""The scheduler, and the profiles of all schedulers, from the configuration."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from functools import cache
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
-from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
-from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.app.dependencies import Dependencies
 from trimtab.kube.components import Component
+from trimtab.placement.profiles import DEFAULT_SCHEDULER
+from trimtab.placement.schedulers import Schedulers, kube_scheduler_profiles
+from trimtab.placement.spreading import Terms
+from trimtab.ranking.rankers import Constraint
+from trimtab.scaledown.constraints import DefaultsFor, compiled
 from trimtab.scheduler import configuration as scheduler_configuration
 from trimtab.scheduler.configuration import Configuration
 from trimtab.scheduler.metrics import Metrics
 from trimtab.scheduler.service import Service
+
+log = logging.getLogger(__name__)
 
 
 def component(dependencies: Dependencies) -> Component:
@@ -32,7 +39,7 @@ def settings(configuration: TrimtabConfiguration) -> Configuration:
     if isinstance(tree, str):
         raise InvalidError("scheduler", f"the file {tree} has not been read")
     try:
-        read = scheduler_configuration.read(tree)
+        read = scheduler_configuration.read(tree, terms=Terms(spreading=configuration.gate("EvenPodsSpread")))
     except InvalidError as error:
         raise error.under("scheduler") from None
     election_tree = (tree or {}).get("leaderElection") or {}
@@ -42,20 +49,30 @@ def settings(configuration: TrimtabConfiguration) -> Configuration:
     return replace(read, election=election, namespaces=frozenset(configuration.namespaces))
 
 
-def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySpreadConstraint, ...]:
-    """The constraints by which workloads without any are kept level on scale-down: those that place their pods.
+def schedulers(configuration: TrimtabConfiguration) -> Schedulers:
+    """The profiles of all schedulers: the one source of default constraints. Raises InvalidError with the field."""
+    tree = configuration.default_constraints.kube_scheduler
+    if isinstance(tree, str):
+        raise InvalidError("defaultConstraints.kubeScheduler", f"the file {tree} has not been read")
+    own = settings(configuration).profiles
+    try:
+        return Schedulers(own, {} if tree is None else kube_scheduler_profiles(dict(tree)))
+    except InvalidError as error:
+        raise error.under("defaultConstraints.kubeScheduler") from None
 
-    Hostname constraints come last. A scheduler weighs constraints, a scale-down applies them one after the other, and
-    an empty zone is worse than two pods on one node.
-    """
-    profile = next(iter(settings(configuration).profiles.values()))
-    modern = {DEPRECATED_ZONE: ZONE}
-    constraints = [
-        TopologySpreadConstraint(
-            max_skew=each.max_skew,
-            topology_key=modern.get(each.topology_key, each.topology_key),
-            when_unsatisfiable=each.when_unsatisfiable,
-        )
-        for each in profile.default_constraints
-    ]
-    return tuple(sorted(constraints, key=lambda each: each.topology_key == HOSTNAME))
+
+def leveling_constraints(known: Schedulers) -> DefaultsFor:
+    """The constraints by which workloads without any are kept level on scale-downs: those that place their pods."""
+
+    @cache
+    def constraints(scheduler_name: str) -> tuple[Constraint, ...]:
+        found = compiled(known.leveling_constraints(scheduler_name))
+        if not found:
+            log.warning(
+                "the scheduler %s has no default constraints: workloads whose pods name it, and state no constraints, "
+                "are not kept level on scale-downs",
+                scheduler_name or DEFAULT_SCHEDULER,
+            )
+        return found
+
+    return constraints

@@ -63,10 +63,9 @@ class PlanContext:
     failed: frozenset[Step] = frozenset()
     """Steps that have just failed: the plan is another one."""
 
-    @property
-    def rules(self) -> tuple[Constraint, ...]:
+    def rules(self, group: Group) -> tuple[Constraint, ...]:
         """The constraints by which the pods are kept level."""
-        return victims.constraints(self.cloneset.spec.template, self.settings.default_constraints)
+        return victims.constraints(self.cloneset.spec.template, self.settings.default_constraints, group.pods)
 
 
 def plan(context: PlanContext, group: Group) -> Plan:
@@ -98,7 +97,8 @@ def _creation(context: PlanContext, _: Group, needed: Sizes) -> Plan | None:
 def _specified(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.specified:
         return None
-    order = victims.in_order(context.snapshot, group, group.specified, context.rules, scale=context.settings.scale)
+    rules, scale = context.rules(group), context.settings.scale
+    order = victims.in_order(context.snapshot, group, group.specified, rules, scale=scale)
     wait = context.previous_wait if needed.shrink else None  # it continues meanwhile
     return _deletion(Step.SPECIFIED, group, victims.deletable(group, order, needed.spare), wait)
 
@@ -112,7 +112,7 @@ def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | Non
     count, costs = needed.shrink, None
     if isinstance(decision, ByRank):
         count, costs = min(count, decision.allowance), victims.as_costs(decision.ranks)
-    order = victims.old_first(context.snapshot, group, context.rules, scale=context.settings.scale, costs=costs)
+    order = victims.old_first(context.snapshot, group, context.rules(group), scale=context.settings.scale, costs=costs)
     fallback_reason = decision.reason if isinstance(decision, OriginalOrder) else ""
     wait = context.previous_wait if fallback_reason else None  # it is over until all have gone
     candidates = victims.deletable(group, order, needed.spare, needed.shrink_new)
@@ -131,7 +131,7 @@ def _update(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.replace:
         return None
     old = ~group.updated & ~group.specified
-    order = victims.in_order(context.snapshot, group, old, context.rules, scale=context.settings.scale)
+    order = victims.in_order(context.snapshot, group, old, context.rules(group), scale=context.settings.scale)
     return _deletion(Step.UPDATE, group, victims.deletable(group, order, needed.spare)[: needed.replace])
 
 

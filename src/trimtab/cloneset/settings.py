@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trimtab.api.pods import TopologySpreadConstraint
@@ -13,6 +13,15 @@ GATE = "CloneSetPodCost"
 """The feature gate: whether costs are honoured as ranks."""
 
 
+DefaultsFor = Callable[[str], tuple[TopologySpreadConstraint, ...]]
+"""The default constraints of pods with this `schedulerName`."""
+
+
+def no_defaults(_: str) -> tuple[TopologySpreadConstraint, ...]:
+    """No default constraints, whatever the scheduler."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings."""
@@ -21,8 +30,8 @@ class Settings:
     """The controller's name: CloneSets whose annotation `trimtab.dev/managed-by` names another are skipped."""
     pod_cost: bool = False
     """The feature gate CloneSetPodCost."""
-    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    """The cluster's default constraints, for templates that state none."""
+    default_constraints: DefaultsFor = no_defaults
+    """The default constraints, for templates that state none."""
     scale: Scale = "balanced"
     """How the number of pods in a domain becomes a rank: see `ranking.rankers`."""
     strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)

@@ -6,24 +6,28 @@ on a node or in a domain is counted among the candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from trimtab.api import codec
 from trimtab.api.documents import Document
-from trimtab.api.pods import PodTemplateSpec, TopologySpreadConstraint
+from trimtab.api.pods import Pod, PodTemplateSpec
 from trimtab.cloneset.observation import Group
+from trimtab.cloneset.settings import DefaultsFor
 from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.defaulted import admitted_constraints
 from trimtab.ranking.rankers import Constraint, Scale, constraints_of, ranker_for
 from trimtab.ranking.victims import order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
 
-def constraints(template: Document, defaults: Sequence[TopologySpreadConstraint]) -> tuple[Constraint, ...]:
-    """The constraints of the template, or else the cluster's default constraints."""
-    return constraints_of(codec.view(template, PodTemplateSpec).spec.topology_spread_constraints, defaults)
+def constraints(template: Document, defaults: DefaultsFor, pods: Iterable[Pod] = ()) -> tuple[Constraint, ...]:
+    """The constraints of the template, or else those that admission added to the pods, or else the defaults."""
+    spec = codec.view(template, PodTemplateSpec).spec
+    stated = spec.topology_spread_constraints or admitted_constraints(pods)
+    return constraints_of(stated or defaults(spec.scheduler_name))
 
 
 def in_order(

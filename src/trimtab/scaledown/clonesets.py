@@ -16,6 +16,7 @@ from dataclasses import replace
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
+from trimtab.ranking.defaulted import admitted_constraints
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint, constraints_of
 from trimtab.scaledown.constraints import template_constraints
@@ -29,9 +30,11 @@ def is_named(workload: Workload | None, pod: Pod) -> bool:
     return SPECIFIED_DELETE in pod.metadata.labels or pod.metadata.name in workload.spec.scale_strategy.pods_to_delete
 
 
-def ranked(cloneset: CloneSet, workload: RankedWorkload, defaults: Sequence[Constraint]) -> RankedWorkload:
+def ranked(
+    cloneset: CloneSet, workload: RankedWorkload, defaults: Sequence[Constraint], pods: Iterable[Pod] = ()
+) -> RankedWorkload:
     """A CloneSet's pods as its controller ranks them; `defaults` are for templates that state no constraints."""
-    stated = constraints_of(template_constraints(cloneset.spec.template))
+    stated = constraints_of(template_constraints(cloneset.spec.template), admitted_constraints(pods))
     min_ready = cloneset.spec.min_ready_seconds * SECOND
     return replace(workload, kind="CloneSet", min_ready=min_ready, ranked_by=stated or tuple(defaults))
 

@@ -90,10 +90,12 @@ def plan_controller(
     assumed = list({pod.key: pod for pod in (*leaving, *named)}.values())
     active = {pod.key: pod for pod in pods if pod.active}
     labels = next((pod.metadata.labels for pod in active.values()), {})
-    constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
+    constraints = constraints_for(workload.spec.template, snapshot, defaults, labels, active.values())
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
-        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs, defaults)
+        ranked = _ranked(size, snapshot, constraints, costs, model, foreign_costs)
+        if isinstance(workload, CloneSet):
+            ranked = clonesets.ranked(workload, ranked, defaults, active.values())
         if len(ranked.rows) <= size.after:
             return None
         plan = make_plan(ranked, snapshot, policy, replicas=size.after, now=model.now, window=model.window)
@@ -133,17 +135,15 @@ def _relied_on(delivery: Delivery, pods: Sequence[Pod], assumed: Sequence[Pod]) 
 
 
 def _ranked(
-    workload: Workload,
     size: ControllerSize,
     snapshot: Snapshot,
     constraints: tuple[Constraint, ...],
     costs: Mapping[str, PodCost],
     model: ControllerModel,
     foreign_costs: ForeignCosts,
-    defaults: Sequence[Constraint],
 ) -> RankedWorkload:
     owned = RankedWorkload.owned_by(snapshot, size.uid, related=size.siblings)
-    ranked = RankedWorkload(
+    return RankedWorkload(
         owned.rows,
         owned.related,
         constraints,
@@ -151,7 +151,6 @@ def _ranked(
         base_costs={key: cost.base for key, cost in costs.items() if cost.own is not None},
         foreign_costs=foreign_costs,
     )
-    return clonesets.ranked(workload, ranked, defaults) if isinstance(workload, CloneSet) else ranked
 
 
 def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) -> tuple[Expectation, ...]:

@@ -24,6 +24,7 @@ from trimtab.api.schedulerconfig import KIND, V1, LeaderElection, SchedulerConfi
 from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
 from trimtab.placement.profiles import Profile, profiles
+from trimtab.placement.spreading import TERMS, Terms
 
 SCHEDULER_NAME = "trimtab"
 LEASE_NAME = "trimtab-scheduler"
@@ -66,14 +67,16 @@ class Configuration:
     """The namespaces whose pods are scheduled; empty for all. Pods of other namespaces still count on their nodes."""
 
 
-def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDULER_NAME) -> Configuration:
+def read(
+    tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDULER_NAME, terms: Terms = TERMS
+) -> Configuration:
     """Read a configuration from a parsed file; the defaults without one. Errors name the field.
 
     `scheduler_name` is the name of the only profile where the configuration has none.
     """
     tree = {"apiVersion": V1, "kind": KIND} if tree is None else dict(tree)
     configuration = schedulerconfig.read(_named(tree, scheduler_name))
-    by_name = profiles(configuration)
+    by_name = profiles(configuration, terms)
     if not isinstance(configuration, SchedulerConfiguration):
         (profile,) = by_name.values()
         election = _election(tree, LeaderElection())

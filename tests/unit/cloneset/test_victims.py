@@ -123,7 +123,7 @@ def test_costs_replace_those_of_the_pods_and_come_before_crowding() -> None:
 def test_constraints(stated: str, want: tuple[Constraint, ...]) -> None:
     """The template's, or else the cluster's."""
     default = TopologySpreadConstraint(max_skew=1, topology_key=HOSTNAME, when_unsatisfiable="ScheduleAnyway")
-    assert victims.constraints(Document(template(spread=stated)), (default,)) == want
+    assert victims.constraints(Document(template(spread=stated)), lambda _: (default,)) == want
 
 
 def test_default_constraints_decide_where_the_template_has_none() -> None:
@@ -131,7 +131,7 @@ def test_default_constraints_decide_where_the_template_has_none() -> None:
     pods = [web("a-0", "a"), web("b-0", "b"), web("c-0", "c", minute=30)]
     snapshot, group = seen(("x: a b", "y: c"), *pods)
     zone = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway")
-    rules = victims.constraints(Document(template()), (zone,))
+    rules = victims.constraints(Document(template()), lambda _: (zone,))
     assert names(group, victims.old_first(snapshot, group, rules))[0] in {"a-0", "b-0"}
 
 

@@ -32,7 +32,7 @@ AGES = (1, 2, 5, 5, 30, 31, 400, 7200)
 
 async def laid_out(rng: random.Random) -> CloneSetCluster:
     """A CloneSet whose pods are on random nodes, of random ages, and ready since random times or not at all."""
-    cluster = CloneSetCluster(Settings(default_constraints=DEFAULTS), seed=rng.randrange(100))
+    cluster = CloneSetCluster(Settings(default_constraints=lambda _: DEFAULTS), seed=rng.randrange(100))
     await cluster.start()
     await cluster.clock.advance(86_400)
     for name, zone in NODES.items():
