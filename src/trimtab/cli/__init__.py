@@ -17,6 +17,7 @@ from trimtab import __version__
 from trimtab.cli.install import install, uninstall
 from trimtab.cli.lab import lab
 from trimtab.cli.run import run
+from trimtab.cli.scheduler_config import scheduler_config
 
 EXAMPLES = """
 \b
@@ -38,6 +39,7 @@ commands.add_command(run)
 commands.add_command(lab)
 commands.add_command(install)
 commands.add_command(uninstall)
+commands.add_command(scheduler_config)
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from trimtab.placement.profiles import DEFAULT_SCHEDULER, Profile, default_profi
 from trimtab.placement.spreading import TOP_LEVEL, Terms
 
 _ALL = "*"
-_MODERN = {DEPRECATED_ZONE: ZONE}
+MODERN = {DEPRECATED_ZONE: ZONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Schedulers:
 def leveling(constraints: Iterable[TopologySpreadConstraint]) -> tuple[TopologySpreadConstraint, ...]:
     """Default constraints as scale-downs apply them."""
     renamed = (
-        msgspec.structs.replace(each, topology_key=_MODERN.get(each.topology_key, each.topology_key))
+        msgspec.structs.replace(each, topology_key=MODERN.get(each.topology_key, each.topology_key))
         for each in constraints
     )
     return tuple(sorted(renamed, key=lambda each: each.topology_key == HOSTNAME))
