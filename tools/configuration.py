@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect
 
-from trimtab.api import codec, configuration
+from trimtab.api import codec, configuration, default_constraints
 from trimtab.api.model import Model
 from trimtab.scaledown.sources.prometheus import ConnectionSettings
 
@@ -18,6 +18,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
 SECTIONS: dict[str, type[Model]] = {
     "": configuration.TrimtabConfiguration,
+    "defaultConstraints": default_constraints.DefaultConstraintSettings,
+    "defaultConstraints.rules[]": default_constraints.ConstraintRule,
     "scaleDown": configuration.ScaleDown,
     "scaleDown.defaultPolicies[]": configuration.DefaultPolicy,
     "scaleDown.sources.Prometheus": ConnectionSettings,

@@ -240,6 +240,11 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="ops",
             ),
             Panel(
+                "Default constraints at admission: new pods by result",
+                [(_rate("trimtab_defaulting_pods_total", "result"), "{{result}}")],
+                unit="ops",
+            ),
+            Panel(
                 "Pods per status update",
                 [(_mean("trimtab_subset_batch_pods"), "mean")],
                 description="Concurrent admissions share one update of the status.",

@@ -6,13 +6,15 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import bench.promise
 from bench.promise.comparison import JSON
 from bench.promise.options import Options, add_options, read_options
 from bench.promise.report import Report, add_metrics
 from bench.promise.scenarios import (
+    admissions,
+    defaults,
     flapping,
     flood,
     inspection,
@@ -37,6 +39,8 @@ class Scenario:
     measure: Callable[[Stage, argparse.Namespace], Awaitable[Report]]
     zones: tuple[str, ...] = ZONES
     policy: JSON = field(default_factory=dict)
+    configuration: JSON = field(default_factory=dict)
+    """More fields of Trimtab's configuration."""
 
 
 SCENARIOS = {
@@ -65,6 +69,18 @@ SCENARIOS = {
     "inspection": Scenario(
         "plans, and what watch reports, against what controllers do", inspection.add_arguments, inspection.measure
     ),
+    "defaults": Scenario(
+        "default constraints at admission, over racks",
+        defaults.add_arguments,
+        defaults.measure,
+        configuration=defaults.CONFIGURATION,
+    ),
+    "admissions": Scenario(
+        "pod creations with default constraints and without",
+        admissions.add_arguments,
+        admissions.measure,
+        configuration=admissions.CONFIGURATION,
+    ),
     "rest": Scenario("nothing happens, and no pod is written to", rest.add_arguments, rest.measure),
 }
 
@@ -79,7 +95,7 @@ def main() -> int:
         add_options(command)
     arguments = parser.parse_args()
     scenario = SCENARIOS[arguments.scenario]
-    options = read_options(parser, arguments, scenario.policy)
+    options = replace(read_options(parser, arguments, scenario.policy), configuration=scenario.configuration)
     report = asyncio.run(_measure(scenario, options, arguments))
     return 1 if report.failures else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.promise.comparison import JSON
@@ -27,6 +27,8 @@ class Options:
     details: Path | None
     window: float
     tolerance: float
+    configuration: JSON = field(default_factory=dict)
+    """More fields of Trimtab's configuration."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -54,7 +54,7 @@ async def installed(client: Client, options: Options, run: str, logs: Path) -> A
     webhook_port, serving_port = processes.free_port(), processes.free_port()
     config = logs / "trimtab.json"
     tree = workloads.configuration(system, webhook_port, serving_port, options.policy, options.scale_down)
-    config.write_text(json.dumps(tree, indent=2))
+    config.write_text(json.dumps({**tree, **options.configuration}, indent=2))
     objects = await _objects(config, options)
     await asyncio.gather(*(_apply(client, each) for each in objects))
     arguments = ["run", "--kubeconfig", str(options.kubeconfig), "--config", str(config)]
@@ -100,7 +100,7 @@ def _resource(tree: JSON) -> Resource[JSON]:
 
 async def _wait_ready(client: Client, product: Product, objects: list[JSON]) -> None:
     """Wait until Trimtab says that it is ready and the webhooks trust its certificate."""
-    hooks = [tree for tree in objects if tree["kind"] == "ValidatingWebhookConfiguration"]
+    hooks = [tree for tree in objects if "webhooks" in tree]
     deadline = time.monotonic() + _READY_SECONDS
     while not (await _says_ready(product) and await _is_trusted(client, hooks)):
         if product.process.returncode is not None:

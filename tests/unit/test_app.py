@@ -99,7 +99,9 @@ def test_what_states_no_constraints_shrinks_by_those_that_place_its_pods(args: d
     """The scheduler's default constraints are those of scale-downs too."""
     profile = {"pluginConfig": [{"name": "PodTopologySpread", "args": args}]} if args else {}
     configured = configuration.read({"scheduler": {**SCHEDULER, "profiles": [profile]}})
-    assert [each.topology_key for each in scheduling.default_constraints(configured)] == want
+    known = scheduling.leveling_constraints(scheduling.schedulers(configured))
+    assert [each.topology_key for each in known("trimtab")] == want
+    assert [each.topology_key for each in known("")] == [ZONE, HOSTNAME], "another scheduler places those pods"
 
 
 @pytest.mark.parametrize(
@@ -239,6 +241,31 @@ async def test_every_hook_has_a_webhook_configuration_and_the_reverse() -> None:
     asked = {review.path: review.budget(configured) for review in (*reviews.REVIEWS, reviews.CLONESETS)}
     asked["/scale"] += GRACE
     assert asked == {path: hook.budget for path, hook in webhooks.hooks.items()}
+
+
+@pytest.mark.parametrize("subsets", [True, False], ids=["with subsets", "without"])
+async def test_new_pods_have_one_hook_for_subsets_and_default_constraints(subsets: bool) -> None:
+    """With the budget of the pod webhook."""
+    section = {"delivery": "Admission", "rules": [{"constraints": []}]}
+    configured = whole(
+        leaderElection={"enabled": False}, defaultConstraints=section, featureGates={"PodWebhook": subsets}
+    )
+    client = Client(FakeServer(VirtualClock()), clock=VirtualClock())
+    component = admission.component(Dependencies(client, configured, CollectorRegistry()))
+    assert isinstance(component, ComponentGroup)
+    webhooks = component.parts["server"]
+    assert isinstance(webhooks, AdmissionServer)
+    assert webhooks.hooks["/pods"].budget == 1.0
+    assert ("/deletions" in webhooks.hooks) == subsets
+
+
+def test_invalid_rules_of_default_constraints_are_named_from_the_top() -> None:
+    """As they stand in the one file."""
+    section = {"delivery": "Admission", "rules": [{"constraints": [{"maxSkew": 1}]}]}
+    with pytest.raises(InvalidError, match=r"^defaultConstraints\.rules\[0\]"):
+        app.check(configuration.read({"defaultConstraints": section}))
+    with pytest.raises(InvalidError, match=r"^defaultConstraints\.rules: is required"):
+        app.check(configuration.read({"defaultConstraints": {"delivery": "Admission"}}))
 
 
 async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "scaledown": {"aiohttp", "msgspec", "numpy", "prometheus_client"},
     "unitedtopology": {"msgspec", "prometheus_client"},
     "cloneset": {"msgspec", "numpy", "prometheus_client"},
+    "defaulting": {"msgspec", "prometheus_client"},
     "admission": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "inspection": {"msgspec", "numpy", "yaml", "zstandard"},
     "app": {"aiohttp", "prometheus_client"},
@@ -62,7 +63,7 @@ ALLOWED_IN_LAB = {
 }
 """The same for the lab as a whole."""
 
-FEATURES = ("scaledown", "unitedtopology", "cloneset", "scheduler")
+FEATURES = ("scaledown", "unitedtopology", "cloneset", "scheduler", "defaulting")
 TOPS = ("cli", "testing")
 PURE = ("placement", "ranking", "subsets")
 PRODUCT = tuple(sorted(set(ALLOWED) - {"__main__"}))

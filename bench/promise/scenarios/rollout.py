@@ -71,25 +71,26 @@ async def _shrink_and_roll(stage: Stage, workload: Workload, size: int, index: i
     result.best = even_layout(result.target, stage.zones)
     result.more = {"rollout": "while held" if index % 2 else "before"}
     if index % 2:
-        await asyncio.gather(measurement.request(), _roll_out(stage, workload, index, rng.uniform(0.02, 0.3)))
+        await asyncio.gather(measurement.request(), roll_out(stage, workload, index, rng.uniform(0.02, 0.3)))
     else:
-        await _roll_out(stage, workload, index, 0.0)
+        await roll_out(stage, workload, index, 0.0)
         await asyncio.sleep(rng.choice([0.0, rng.uniform(0.0, 1.0)]))
         await measurement.request()
     try:
-        await _wait_complete(stage, workload)
+        await wait_complete(stage, workload)
     except TimeoutError as error:
         result.error = str(error)
     return await measurement.finish()
 
 
-async def _roll_out(stage: Stage, workload: Workload, revision: int, delay: float) -> None:
+async def roll_out(stage: Stage, workload: Workload, revision: int, delay: float) -> None:
+    """Change the template of a workload, after some seconds."""
     await asyncio.sleep(delay)
     patch = {"spec": {"template": {"metadata": {"annotations": {_REVISION: str(revision)}}}}}
     await stage.client.patch(workload.kind, workload.name, patch, namespace=stage.namespace)
 
 
-async def _wait_complete(stage: Stage, workload: Workload) -> None:
+async def wait_complete(stage: Stage, workload: Workload) -> None:
     """Wait until all pods are of the new template."""
     async with asyncio.timeout(PATIENCE):
         while not _is_complete(await stage.client.get(workload.kind, workload.name, namespace=stage.namespace)):

@@ -76,6 +76,11 @@ OPT_OUT = "trimtab.dev/scale-down"
 OPTED_OUT = "disabled"
 PROTECT_COSTS = "trimtab.dev/protect-costs"
 """A label of namespaces in which only Trimtab may change the costs of existing pods."""
+DEFAULT_CONSTRAINTS = "trimtab.dev/default-constraints"
+"""As a label of a namespace, `enabled`: its pods get default constraints at admission, if the configuration says so. As
+a label of a pod, `disabled` exempts it. As an annotation of a pod: the name of the rule whose constraints it got."""
+DEFAULTED = "enabled"
+NOT_DEFAULTED = "disabled"
 CONFIGURATION_DIGEST = "trimtab.dev/configuration"
 """On the pods of an installation: the digest of their configuration, so that a new one restarts them."""
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, inspect
 
 from trimtab.api import codec, selectors
+from trimtab.api.default_constraints import DefaultConstraintSettings
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.model import Model
@@ -32,6 +33,7 @@ ComponentName = Literal["scheduler", "webhooks", "controllers"]
 FEATURE_GATES: Mapping[str, bool] = {
     "PodWebhook": True,
     "CloneSetPodCost": False,
+    "EvenPodsSpread": True,
 }
 """The feature gates and their defaults."""
 
@@ -271,6 +273,9 @@ class TrimtabConfiguration(Model):
         Mapping[str, Any] | str | None,
         Meta(description="a KubeSchedulerConfiguration, or the path of a file that contains one"),
     ] = None
+    default_constraints: Annotated[DefaultConstraintSettings, Meta(description="an object; see below")] = (
+        DefaultConstraintSettings()
+    )
     scale_down: Annotated[ScaleDown, Meta(description="an object; see below")] = ScaleDown()
     united_topology: Annotated[UnitedTopologies, Meta(description="an object; see below")] = UnitedTopologies()
     clone_set: Annotated[CloneSets, Meta(description="an object; see below")] = CloneSets()
@@ -282,6 +287,11 @@ class TrimtabConfiguration(Model):
     def gate(self, name: str) -> bool:
         """Whether a feature gate is enabled."""
         return self.feature_gates.get(name, FEATURE_GATES[name])
+
+    @property
+    def defaults_at_admission(self) -> bool:
+        """Whether default constraints are written into new pods."""
+        return self.default_constraints.delivery == "Admission" and self.gate("EvenPodsSpread")
 
     def manages_namespace(self, namespace: str) -> bool:
         """Whether Trimtab manages this namespace."""

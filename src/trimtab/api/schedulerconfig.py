@@ -103,6 +103,10 @@ class ClientConnection(_Strict):
     burst: int = 100
 
 
+class DefaultConstraint(TopologySpreadConstraint, forbid_unknown_fields=True):
+    """A default constraint, for pods without constraints."""
+
+
 class SchedulerConfiguration(_Strict):
     """The whole configuration."""
 
@@ -119,10 +123,10 @@ class SchedulerConfiguration(_Strict):
     profiles: tuple[SchedulerProfile, ...] = (SchedulerProfile(),)
     extenders: tuple[Mapping[str, Any], ...] = ()
     delay_cache_until_active: bool = False
-
-
-class DefaultConstraint(TopologySpreadConstraint, forbid_unknown_fields=True):
-    """A default constraint, for pods without constraints."""
+    topology_spread_constraints: tuple[DefaultConstraint, ...] = ()
+    """The proposal's: default constraints of all profiles. kube-scheduler does not have the field."""
+    default_topology_spread_constraints: tuple[DefaultConstraint, ...] = ()
+    """The other name that the proposal gives it."""
 
 
 class ProposalConfiguration(_Strict):

@@ -1,7 +1,7 @@
 """The webhooks, and the features that decide behind them. Every replica answers; the leader renews the certificates.
 
 review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `ScaleDownHolder`: costs, settle time
-review of a pod        → `SubsetHooks`  → a reservation in the UnitedTopology's status
+review of a pod        → `DefaultingReviews`, `SubsetHooks` → default constraints; a reservation in the status
 review of our kinds    → `Validation`
 """
 
@@ -23,12 +23,13 @@ from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints, profile_of, rank_settings
-from trimtab.kube.components import Background, Candidate, Component, ComponentGroup, FeatureGroup
+from trimtab.app.pod_webhook import Defaulting, pod_hooks
+from trimtab.app.scheduling import leveling_constraints, rank_settings, schedulers
+from trimtab.defaulting.owners import services_informer
+from trimtab.kube.components import Background, CacheComponent, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
 from trimtab.ranking.plan import Policy
-from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
 from trimtab.ranking.victims import Options
 from trimtab.scaledown.intent import reviews
@@ -71,22 +72,25 @@ def component(dependencies: Dependencies) -> Component:
     client, configuration = dependencies.client, dependencies.configuration
     topologies = _Topologies(dependencies) if configuration.gate("PodWebhook") else None
     scale_downs = _ScaleDowns(dependencies, prepare=topologies.preparation.prepare if topologies else None)
+    services = topologies.services if topologies else None
+    defaulting = Defaulting(dependencies, scale_downs.view, services) if configuration.defaults_at_admission else None
+    on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
     candidate = Candidate(partial(dependencies.elect, LEASE)) if configuration.leader_election.enabled else None
     hooks = [
         *ScaleReviews(scale_downs.holder.hold, budget=configuration.scale_down.budget_seconds).hooks,
         *Validation(client, _checks(dependencies)).hooks,
-        *(topologies.subsets.hooks if topologies else ()),
+        *pod_hooks(defaulting, topologies.subsets.hooks if topologies else (), _all(on_skip)),
     ]
-    on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
     features: dict[str, Component] = {
         "scale-downs": ComponentGroup(scale_downs.parts),
         **({"subsets": ComponentGroup(topologies.parts)} if topologies else {}),
+        **({"default-constraints": defaulting.owners} if defaulting else {}),
     }
     parts: dict[str, Component] = {
         "features": FeatureGroup(features, client.clock),
         **({"election": candidate} if candidate else {}),
     }
-    server = _server(dependencies, hooks, _certificates(dependencies, candidate), on_skip)
+    server = _server(dependencies, hooks, _certificates(dependencies, candidate), _all(on_skip))
     return ComponentGroup({**parts, "server": server})
 
 
@@ -101,23 +105,23 @@ class _ScaleDowns:
     def __init__(self, dependencies: Dependencies, *, prepare: Prepare | None) -> None:
         configured = defaults(dependencies.configuration, dependencies.strategies)
         self._metrics = dependencies.scale_down_metrics
-        self._view = View(dependencies.client)
+        self.view = View(dependencies.client)
         self._sources = sources_for(
             dependencies.client,
-            self._view,
+            self.view,
             lambda: replace(configured, enabled=dependencies.switch.on),
             networks=dependencies.probe_networks,
-            profile_of=profile_of(dependencies.configuration),
+            profile_of=schedulers(dependencies.configuration).known,
             registry=dependencies.strategies,
             sources=dependencies.make_sources(),
             on_failure=self._metrics.record_source_failure,
         )
-        self._reports = PlanReports(dependencies.client, self._view.policies.get)
+        self._reports = PlanReports(dependencies.client, self.view.policies.get)
         self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")
         self._events = PacedRecorder(self._recorder, dependencies.client.clock)
         self.holder = ScaleDownHolder(
             dependencies.client,
-            self._view,
+            self.view,
             defaults=configured,
             settings=_settings(dependencies.configuration),
             metrics=self._metrics,
@@ -136,7 +140,7 @@ class _ScaleDowns:
     def parts(self) -> dict[str, Component]:
         """The components that have to run."""
         return {
-            "view": self._view,
+            "view": self.view,
             "scale-downs": self.holder,
             "samples": Background(self._sources.run),
             "reports": Background(self._reports.run),
@@ -162,14 +166,17 @@ class _Topologies:
         client = dependencies.client
         allowed = dependencies.configuration.united_topology.allowed_patch_fields
         self.view = TopologyView(client)
-        simulation = Simulation(self.view, client.clock)
+        self.services = services_informer(client)
+        known = schedulers(dependencies.configuration)
+        self.simulation = Simulation(self.view, client.clock, profile_of=known.profile, services=self.services)
         self.subsets = SubsetHooks(
             client,
-            simulate=simulation,
+            simulate=self.simulation,
             ended=self.view.ended_pods,
             outside=self.view.pods_outside,
             workload=self.view.workload,
             allowed_fields=allowed,
+            defaults=known.default_constraints,
             registry=dependencies.registry,
         )
         levels = Levels(self.view, evaluate=evaluator(pod_webhook=True, allowed_fields=allowed))
@@ -180,7 +187,7 @@ class _Topologies:
     @property
     def parts(self) -> dict[str, Component]:
         """The components that have to run."""
-        return {"subsets": self.subsets, "topologies": self.view}
+        return {"subsets": self.subsets, "topologies": self.view, "services": CacheComponent(self.services)}
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:
@@ -204,7 +211,7 @@ def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
                 deletion_cost=scale_down.controller_gates.pod_deletion_cost,
             ),
         ),
-        constraints=constraints_of(default_constraints(configuration)),
+        constraints=leveling_constraints(schedulers(configuration)),
     )
 
 
@@ -216,15 +223,18 @@ def _policy_of(
     return sources.values(weighted, pods).apply_to(Policy.of(weighted, strategies))
 
 
-def _server(
-    dependencies: Dependencies, hooks: Sequence[Hook], certificates: Certificates, callbacks: Sequence[OnSkip]
-) -> AdmissionServer:
-    webhooks = dependencies.configuration.webhooks
-
+def _all(callbacks: Sequence[OnSkip]) -> OnSkip:
     def on_skip(hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:
         for callback in callbacks:
             callback(hook, request, reason, outcome)
 
+    return on_skip
+
+
+def _server(
+    dependencies: Dependencies, hooks: Sequence[Hook], certificates: Certificates, on_skip: OnSkip
+) -> AdmissionServer:
+    webhooks = dependencies.configuration.webhooks
     return AdmissionServer(
         hooks,
         certificates=certificates,

@@ -9,7 +9,7 @@ from functools import partial
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.app.dependencies import Dependencies, defaults
-from trimtab.app.scheduling import default_constraints, profile_of, rank_settings
+from trimtab.app.scheduling import leveling_constraints, rank_settings, schedulers
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
@@ -17,7 +17,6 @@ from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, ComponentGroup, FeatureGroup, LeaderElectedComponent
 from trimtab.kube.events import Recorder
-from trimtab.ranking.rankers import constraints_of
 from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.scaledown.policy.defaults import Defaults
@@ -44,6 +43,8 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
     """A function that builds the controllers of one leader term. Metrics are shared by all terms of the process."""
     configured = defaults(dependencies.configuration, dependencies.strategies)
     cloneset_metrics = CloneSetMetrics(dependencies.registry)
+    known = schedulers(dependencies.configuration)
+    constraints = leveling_constraints(known)
 
     def now() -> Defaults:
         return replace(configured, enabled=dependencies.switch.on)
@@ -55,7 +56,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             view,
             now,
             networks=dependencies.probe_networks,
-            profile_of=profile_of(dependencies.configuration),
+            profile_of=known.known,
             registry=dependencies.strategies,
             sources=dependencies.make_sources(),
             on_failure=dependencies.scale_down_metrics.record_source_failure,
@@ -67,7 +68,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             view,
             sources,
             defaults=now(),
-            settings=ContinuousSettings(constraints=constraints_of(default_constraints(dependencies.configuration))),
+            settings=ContinuousSettings(constraints=constraints),
             readers=WITH_POD_COST if dependencies.configuration.gate(GATE) else BUILT_IN,
             bands=topologies.levels,
             metrics=dependencies.scale_down_metrics,
@@ -99,7 +100,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 def _cloneset_settings(dependencies: Dependencies) -> CloneSetSettings:
     return CloneSetSettings(
         pod_cost=dependencies.configuration.gate(GATE),
-        rank=rank_settings(dependencies.configuration),
+        rank=rank_settings(dependencies.configuration, schedulers(dependencies.configuration)),
         strategies=dependencies.strategies,
         namespaces=dependencies.namespaces,
     )

@@ -75,10 +75,10 @@ COMPONENTS: Mapping[str, Callable[[Dependencies], Component]] = {
 
 def check(configuration: TrimtabConfiguration) -> None:
     """Raise InvalidError if the configuration is invalid."""
-    from trimtab.app import scheduling
+    from trimtab.app import pod_webhook, scheduling
 
-    if "scheduler" in configuration.components:
-        scheduling.settings(configuration)
+    scheduling.schedulers(configuration)
+    pod_webhook.rules(configuration)
     defaults(configuration, registry())
     sources(configuration)
 

@@ -1,21 +1,27 @@
-"""The scheduler, from the configuration."""
+"""The scheduler, and the profiles of all schedulers, from the configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from trimtab.api.configuration import TrimtabConfiguration
-from trimtab.api.errors import InvalidError
-from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.app.dependencies import Dependencies
 from trimtab.kube.components import Component
-from trimtab.placement.profiles import DEFAULT_SCHEDULER, Profile, default_profile
-from trimtab.ranking.rankers import RankSettings, constraints_of
+from trimtab.placement.profiles import DEFAULT_SCHEDULER
+from trimtab.placement.schedulers import Schedulers
+from trimtab.ranking.rankers import Constraint, DefaultsFor, RankSettings
+from trimtab.scaledown.constraints import compiled
 from trimtab.scheduler import configuration as scheduler_configuration
-from trimtab.scheduler.configuration import Configuration
+from trimtab.scheduler.configuration import Configuration, schedulers
 from trimtab.scheduler.metrics import Metrics
 from trimtab.scheduler.service import Service
+
+log = logging.getLogger(__name__)
+
+__all__ = ["component", "leveling_constraints", "rank_settings", "schedulers", "settings"]
 
 
 def component(dependencies: Dependencies) -> Component:
@@ -30,32 +36,33 @@ def component(dependencies: Dependencies) -> Component:
 
 def settings(configuration: TrimtabConfiguration) -> Configuration:
     """The scheduler's part of the configuration. Its lease is in Trimtab's namespace, unless it names another."""
-    tree = configuration.scheduler
-    if isinstance(tree, str):
-        raise InvalidError("scheduler", f"the file {tree} has not been read")
-    try:
-        read = scheduler_configuration.read(tree)
-    except InvalidError as error:
-        raise error.under("scheduler") from None
-    election_tree = (tree or {}).get("leaderElection") or {}
+    read, tree = scheduler_configuration.read_part(configuration), configuration.scheduler
+    election_tree = (tree.get("leaderElection") or {}) if isinstance(tree, Mapping) else {}
     election = read.election
     if election is not None and "resourceNamespace" not in election_tree:
         election = replace(election, namespace=configuration.namespace)
     return replace(read, election=election, namespaces=frozenset(configuration.namespaces))
 
 
-def profile_of(configuration: TrimtabConfiguration) -> Callable[[str], Profile | None]:
-    """A function that finds how the scheduler of a name places pods: by the configuration, or as kube-scheduler does
-    without one; None for a scheduler that is neither."""
-    return {DEFAULT_SCHEDULER: default_profile(), **settings(configuration).profiles}.get
+def leveling_constraints(known: Schedulers) -> DefaultsFor:
+    """The constraints by which workloads without any are kept level on scale-downs: those that place their pods."""
+
+    @cache
+    def constraints(scheduler_name: str) -> tuple[Constraint, ...]:
+        found = compiled(known.leveling_constraints(scheduler_name))
+        if not found:
+            log.warning(
+                "the scheduler %s has no default constraints: workloads whose pods name it, and state no constraints, "
+                "are not kept level on scale-downs",
+                scheduler_name or DEFAULT_SCHEDULER,
+            )
+        return found
+
+    return constraints
 
 
-def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySpreadConstraint, ...]:
-    """The constraints by which workloads without any are kept level on scale-down."""
-    return scheduler_configuration.scale_down_constraints(settings(configuration))
-
-
-def rank_settings(configuration: TrimtabConfiguration) -> RankSettings:
+def rank_settings(configuration: TrimtabConfiguration, known: Schedulers) -> RankSettings:
     """How the CloneSet controller ranks pods."""
-    ranked_by = default_constraints(configuration) if configuration.clone_set.rank_by_default_constraints else ()
-    return RankSettings(configuration.clone_set.rank, constraints_of(ranked_by))
+    if not configuration.clone_set.rank_by_default_constraints:
+        return RankSettings(configuration.clone_set.rank)
+    return RankSettings(configuration.clone_set.rank, leveling_constraints(known))

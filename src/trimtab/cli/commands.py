@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run Trimtab against a cluster until it is stopped."),
     "install": ("install", "Print all objects of an installation, for `kubectl apply -f -`."),
     "uninstall": ("install", "Remove Trimtab from a cluster."),
+    "scheduler-config": ("scheduler_config", "Print kube-scheduler's configuration of the same default constraints."),
     "lab": ("lab", "A small cluster on this machine."),
     "completion": ("completion", "Print the completion script of a shell."),
 }
@@ -51,7 +52,7 @@ class LazyGroup(click.Group):
         from importlib import import_module
 
         module = import_module(f"trimtab.cli.{COMMANDS[cmd_name][0]}")
-        found: click.Command = getattr(module, cmd_name)
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import click
 import yaml
 
-from trimtab.kube.files import read_yaml, with_scheduler
+from trimtab.kube.files import read_yaml, with_kube_scheduler, with_scheduler
 
 if TYPE_CHECKING:
     from trimtab.api.configuration import TrimtabConfiguration
@@ -149,7 +149,8 @@ def _configuration(config_file: Path | None, mode: str | None) -> Mapping[str, A
 
     tree = DEFAULT_CONFIGURATION
     if config_file is not None:
-        tree = with_scheduler(read_yaml(config_file), config_file.parent)
+        folder = config_file.parent
+        tree = with_kube_scheduler(with_scheduler(read_yaml(config_file), folder), folder)
     return tree if mode is None else with_mode(tree, MODES[mode])
 
 

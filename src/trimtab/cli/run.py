@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trimtab.kube.files import read_yaml, with_scheduler
+from trimtab.kube.files import read_yaml, with_kube_scheduler, with_scheduler
 
 if TYPE_CHECKING:
     from trimtab.api.configuration import TrimtabConfiguration
@@ -73,7 +73,7 @@ def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfigu
     from trimtab.api import configuration
     from trimtab.api.errors import InvalidError
 
-    tree: dict[str, Any] = {} if path is None else dict(read_yaml(path))
+    tree: dict[str, Any] = {} if path is None else with_kube_scheduler(read_yaml(path), path.parent)
     folder = Path() if path is None else path.parent
     for option, value in flags.items():
         if value not in (None, ()):

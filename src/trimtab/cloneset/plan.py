@@ -69,10 +69,9 @@ class PlanContext:
     failed: frozenset[Step] = frozenset()
     """Steps that have just failed: the plan is another one."""
 
-    @property
-    def rules(self) -> tuple[Constraint, ...]:
+    def rules(self, group: Group) -> tuple[Constraint, ...]:
         """The constraints by which the pods are kept level."""
-        return victims.constraints(self.cloneset.spec.template, self.settings.rank.defaults)
+        return victims.constraints(self.cloneset.spec.template, self.settings.rank.defaults, group.pods)
 
     @property
     def scale(self) -> Scale:
@@ -109,7 +108,7 @@ def _creation(context: PlanContext, _: Group, needed: Sizes) -> Plan | None:
 def _specified(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.specified:
         return None
-    order = victims.in_order(context.snapshot, group, group.specified, context.rules, scale=context.scale)
+    order = victims.in_order(context.snapshot, group, group.specified, context.rules(group), scale=context.scale)
     wait = context.previous_wait if needed.shrink else None  # it continues meanwhile
     return _deletion(Step.SPECIFIED, group, victims.deletable(group, order.positions, needed.spare), wait)
 
@@ -125,7 +124,7 @@ def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | Non
         count, costs = min(count, decision.allowance), victims.as_costs(decision.ranks)
     elif context.terms is not None and context.terms.carrier is Carrier.ANNOTATION:
         costs = np.array(ranks.costs_without_policy(group.pods), dtype=np.int64)
-    orders = victims.old_first(context.snapshot, group, context.rules, scale=context.scale, costs=costs)
+    orders = victims.old_first(context.snapshot, group, context.rules(group), scale=context.scale, costs=costs)
     fallback_reason = decision.reason if isinstance(decision, OriginalOrder) else ""
     wait = context.previous_wait if fallback_reason else None  # it is over until all have gone
     positions = [position for each in orders for position in each.positions]
@@ -146,7 +145,7 @@ def _update(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.replace:
         return None
     old = ~group.updated & ~group.specified
-    order = victims.in_order(context.snapshot, group, old, context.rules, scale=context.scale)
+    order = victims.in_order(context.snapshot, group, old, context.rules(group), scale=context.scale)
     return _deletion(Step.UPDATE, group, victims.deletable(group, order.positions, needed.spare)[: needed.replace])
 
 

@@ -13,19 +13,25 @@ import numpy as np
 
 from trimtab.api import codec
 from trimtab.api.documents import Document
-from trimtab.api.pods import PodTemplateSpec
+from trimtab.api.pods import Pod, PodTemplateSpec
 from trimtab.cloneset.observation import Group
 from trimtab.ranking.ages import age_ratios_by_row
 from trimtab.ranking.contenders import Contenders
-from trimtab.ranking.rankers import Constraint, Scale, constraints_of, ranker_for
+from trimtab.ranking.defaulted import admitted_constraints
+from trimtab.ranking.rankers import Constraint, DefaultsFor, Scale, constraints_of, ranker_for
 from trimtab.ranking.victims import Order, order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
 
-def constraints(template: Document, defaults: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
-    """The constraints of the template, or else the default constraints by which pods are ranked, if there are some."""
-    return constraints_of(codec.view(template, PodTemplateSpec).spec.topology_spread_constraints) or defaults
+def constraints(template: Document, defaults: DefaultsFor, pods: Iterable[Pod] = ()) -> tuple[Constraint, ...]:
+    """The constraints of the template, or else those that admission added to the pods, or else the defaults.
+
+    There are defaults only where pods are ranked by them.
+    """
+    spec = codec.view(template, PodTemplateSpec).spec
+    stated = spec.topology_spread_constraints or admitted_constraints(pods)
+    return constraints_of(stated) or defaults(spec.scheduler_name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ from trimtab.inspection.subsets import AppliedSubset, subset_of
 from trimtab.inspection.targets import display
 from trimtab.ranking.spreads import resolve
 from trimtab.ranking.workloads import active_rows
-from trimtab.scaledown.constraints import constraints_for, template_constraints
+from trimtab.scaledown.constraints import constraints_for, scheduler_name, template_constraints
 
 _OWNERS: Mapping[str, type[Any]] = {
     "ReplicaSet": ReplicaSet,
@@ -157,7 +157,7 @@ def _constraints(cluster: Cluster, pod: Pod, controller: Workload, settings: Set
     template = controller.spec.template
     labels = pod.metadata.labels
     snapshot = cluster.snapshot
-    found = constraints_for(template, snapshot, settings.constraints, labels)
+    found = constraints_for(template, snapshot, settings.constraints(scheduler_name(template)), labels)
     rows = active_rows(snapshot, controller.metadata.uid)
     source = f"the template of {display(controller)}" if template_constraints(template) else "the default constraints"
     row = snapshot.pods.rows.index.get(pod.key)

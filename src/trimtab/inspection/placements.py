@@ -106,9 +106,8 @@ def place_manifest(
 
 
 def profile_of(pod: Pod, settings: Settings) -> Profile:
-    """The profile that a pod names, or the first one of the configuration."""
-    profiles = settings.scheduler.profiles
-    return profiles.get(pod.spec.scheduler_name) or next(iter(profiles.values()))
+    """The profile of the scheduler that a pod names."""
+    return settings.schedulers.profile(pod.spec.scheduler_name)
 
 
 def why_here(cluster: Cluster, pod: Pod, settings: Settings) -> PlacedPod:

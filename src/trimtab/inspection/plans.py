@@ -21,6 +21,7 @@ from trimtab.ranking.combination import Part
 from trimtab.ranking.levelings import Leveling
 from trimtab.ranking.plan import Victim
 from trimtab.scaledown import clonesets, proportional
+from trimtab.scaledown.constraints import scheduler_name
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan, plan_controller, summary
 from trimtab.scaledown.stability import is_rolling_out, is_stable
@@ -177,12 +178,12 @@ def controller_plans(
     sizes = controller_sizes(cluster, workload, replicas)
     applied, effective, policy = policy_of(cluster, workload, settings)
     window = Window.after(cluster.time, seconds=within, tolerance=settings.tolerance)
-    model = ControllerModel(cluster.time, window, is_stable(cluster, workload), settings.options)
+    model = ControllerModel(cluster.time, window, is_stable(cluster, workload), settings.options, settings.rank)
     foreign = (effective.spec.other_costs if effective is not None else None) or settings.foreign_costs
     plans = (
         plan_controller(
             *(workload, size, cluster.pods_of(size.uid), cluster.snapshot, policy),
-            defaults=settings.constraints,
+            defaults=settings.constraints(scheduler_name(workload.spec.template)),
             model=model,
             foreign_costs=foreign,
         )

@@ -11,13 +11,14 @@ from functools import cached_property
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
-from trimtab.ranking.rankers import Constraint, constraints_of
+from trimtab.placement.schedulers import Schedulers
+from trimtab.ranking.rankers import Constraint, RankSettings, no_defaults
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.ranking.victims import Options
+from trimtab.scaledown.constraints import compiled
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults, read_defaults
 from trimtab.scaledown.replicaset_plans import ForeignCosts
-from trimtab.scheduler import configuration as scheduling
-from trimtab.scheduler.configuration import Configuration as SchedulerConfiguration
+from trimtab.scheduler.configuration import schedulers
 
 WINDOW = 10.0
 """Seconds in which the controller is assumed to act."""
@@ -44,17 +45,19 @@ class Settings:
             raise error.under("scaleDown") from None
 
     @cached_property
-    def scheduler(self) -> SchedulerConfiguration:
-        """The scheduler's part of the configuration."""
-        tree = None if self.configuration is None else self.configuration.scheduler
-        if isinstance(tree, str):
-            raise InvalidError("scheduler", f"the file {tree} has not been read")
-        return scheduling.read(tree)
+    def schedulers(self) -> Schedulers:
+        """The profiles of all schedulers."""
+        return schedulers(self.configuration or TrimtabConfiguration())
 
-    @cached_property
-    def constraints(self) -> tuple[Constraint, ...]:
-        """The constraints of workloads whose templates have none."""
-        return constraints_of(scheduling.scale_down_constraints(self.scheduler))
+    def constraints(self, scheduler_name: str) -> tuple[Constraint, ...]:
+        """The constraints of workloads whose templates have none, and whose pods name this scheduler."""
+        return compiled(self.schedulers.leveling_constraints(scheduler_name))
+
+    @property
+    def rank(self) -> RankSettings:
+        """How the CloneSet controller ranks pods."""
+        given = (self.configuration or TrimtabConfiguration()).clone_set
+        return RankSettings(given.rank, self.constraints if given.rank_by_default_constraints else no_defaults)
 
     @property
     def options(self) -> Options:

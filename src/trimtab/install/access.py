@@ -53,12 +53,14 @@ def _nothing(_: TrimtabConfiguration) -> Sequence[Permission]:
 class Access:
     """The permissions of a component in the whole cluster, and in Trimtab's own namespace.
 
-    `named` are cluster-wide permissions for single objects that the configuration names.
+    `named` are cluster-wide permissions for single objects that the configuration names; `optional` those in the whole
+    cluster that only some configurations need.
     """
 
     cluster: Sequence[Permission]
     own: Callable[[TrimtabConfiguration], Sequence[Permission]]
     named: Callable[[TrimtabConfiguration], Sequence[Permission]] = _nothing
+    optional: Callable[[TrimtabConfiguration], Sequence[Permission]] = _nothing
 
 
 def _leases(name: str) -> tuple[Permission, Permission]:
@@ -92,6 +94,13 @@ def _registration(configuration: TrimtabConfiguration) -> Sequence[Permission]:
     return (Permission("admissionregistration.k8s.io", kinds, verbs, names=(name,)),)
 
 
+def _default_constraints(configuration: TrimtabConfiguration) -> Sequence[Permission]:
+    """Default constraints at admission: single reads are for controllers and namespaces that are not cached yet."""
+    if not configuration.defaults_at_admission:
+        return ()
+    return (Permission("", ("namespaces",), ("get",)), Permission("apps", ("statefulsets",), ("get", *READ)))
+
+
 _EVENTS = Permission("", ("events",), ("create", "patch"))
 _USAGE = Permission("metrics.k8s.io", ("pods",), ("list",))
 """For the strategy Idle."""
@@ -103,6 +112,7 @@ ACCESS: Mapping[str, Access] = {
         cluster=(
             Permission("", ("nodes", "namespaces", "services", "replicationcontrollers"), READ),
             Permission("apps", ("replicasets", "statefulsets"), READ),
+            Permission("apps.kruise.io", ("clonesets",), READ),
             Permission("", ("pods",), ("get", *READ)),
             Permission("", ("pods/binding",), ("create",)),
             Permission("", ("pods/status",), ("patch",)),
@@ -126,6 +136,7 @@ ACCESS: Mapping[str, Access] = {
         ),
         own=lambda configuration: (*_leases("trimtab-webhooks"), *_certificate(configuration)),
         named=_registration,
+        optional=_default_constraints,
     ),
     "controllers": Access(
         cluster=(
@@ -156,7 +167,8 @@ def manifests(options: Options) -> Iterator[JSON]:
     for component in options.components:
         access = ACCESS[component]
         name = account(component)
-        cluster, within = _by_scope(access.cluster, configuration.namespaces)
+        permissions = (*access.cluster, *access.optional(configuration))
+        cluster, within = _by_scope(permissions, configuration.namespaces)
         yield _role("ClusterRole", {"name": name}, [*cluster, *access.named(configuration)], options)
         yield _binding("ClusterRoleBinding", {"name": name}, "ClusterRole", component, options)
         if within:

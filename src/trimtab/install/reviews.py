@@ -15,9 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.admission import validation
-from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
+from trimtab.api.annotations import (
+    DEFAULT_CONSTRAINTS,
+    DEFAULTED,
+    NAMESPACE_LABEL,
+    NAMESPACE_LABEL_VALUE,
+    NOT_DEFAULTED,
+)
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
+from trimtab.defaulting import reviews as default_constraints
 from trimtab.install.options import Options
 from trimtab.scaledown.intent import reviews
 from trimtab.unitedtopology.admission import deletion_reviews, pod_reviews
@@ -62,8 +69,12 @@ class Review:
     labelled: Mapping[str, str] | None = None
     """Labels that a namespace must have for its requests to be sent."""
     conditions: tuple[tuple[str, str], ...] = ()
-    gate: str = ""
-    """The feature gate of the webhook."""
+    is_enabled: Callable[[TrimtabConfiguration], bool] = lambda _: True
+    """Whether a configuration has the webhook."""
+    without: Callable[[TrimtabConfiguration], str] = lambda _: ""
+    """The label without which a namespace must be; empty for none. Its requests come through another webhook."""
+    exempt_objects: Mapping[str, str] | None = None
+    """Labels of objects whose requests are not sent."""
 
 
 _SHRINKS = "object.spec.?replicas.orValue(0) < oldObject.spec.?replicas.orValue(0)"
@@ -74,6 +85,17 @@ _NOT_BY_ITS_DEPLOYMENT = (
 
 _WITH_TOPOLOGY = {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}
 """The label of namespaces with a UnitedTopology; its controller writes it."""
+
+_STATES_NO_CONSTRAINTS = "object.spec.?topologySpreadConstraints.orValue([]).size() == 0"
+_IS_SPREAD = (
+    "!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) && "
+    "(o.kind == 'DaemonSet' || o.kind == 'Job'))"
+)
+
+
+def _has_subsets(configuration: TrimtabConfiguration) -> bool:
+    return configuration.gate("PodWebhook")
+
 
 REVIEWS: Sequence[Review] = (
     Review(
@@ -107,7 +129,19 @@ REVIEWS: Sequence[Review] = (
         budget=lambda _: pod_reviews.BUDGET,
         side_effects="NoneOnDryRun",
         labelled=_WITH_TOPOLOGY,
-        gate="PodWebhook",
+        is_enabled=_has_subsets,
+    ),
+    Review(
+        name=default_constraints.NAME,
+        path=pod_reviews.PATH,
+        kind=MUTATING,
+        rules=(Rule("", "v1", ("pods",), ("CREATE",)),),
+        budget=lambda _: pod_reviews.BUDGET,
+        labelled={DEFAULT_CONSTRAINTS: DEFAULTED},
+        conditions=(("states-no-constraints", _STATES_NO_CONSTRAINTS), ("is-spread", _IS_SPREAD)),
+        is_enabled=lambda configuration: configuration.defaults_at_admission,
+        without=lambda configuration: NAMESPACE_LABEL if _has_subsets(configuration) else "",
+        exempt_objects={DEFAULT_CONSTRAINTS: NOT_DEFAULTED},
     ),
     Review(
         name=deletion_reviews.NAME,
@@ -117,10 +151,13 @@ REVIEWS: Sequence[Review] = (
         budget=lambda _: deletion_reviews.BUDGET,
         side_effects="NoneOnDryRun",
         labelled=_WITH_TOPOLOGY,
-        gate="PodWebhook",
+        is_enabled=_has_subsets,
     ),
 )
-"""Every webhook. A test compares them with the hooks that the webhooks component serves."""
+"""Every webhook. A test compares them with the hooks that the webhooks component serves.
+
+Pods of a namespace with a UnitedTopology and default constraints are sent once: to `pods`, which adds both.
+"""
 
 CLONESETS = Review(
     name="clonesets",
@@ -161,7 +198,7 @@ def configurations(
         webhooks = [
             _webhook(review, configuration, client, exempt)
             for review in (*REVIEWS, *([CLONESETS] if clonesets else []))
-            if review.kind == kind and (not review.gate or configuration.gate(review.gate))
+            if review.kind == kind and review.is_enabled(configuration)
         ]
         if webhooks:
             yield {
@@ -201,6 +238,11 @@ def _webhook(review: Review, configuration: TrimtabConfiguration, client: Client
         "admissionReviewVersions": ["v1"],
         "namespaceSelector": _namespaces(review, configuration, exempt),
     }
+    if review.exempt_objects:
+        expressions = [
+            {"key": key, "operator": "NotIn", "values": [value]} for key, value in review.exempt_objects.items()
+        ]
+        webhook["objectSelector"] = {"matchExpressions": expressions}
     if review.conditions:
         webhook["matchConditions"] = [{"name": name, "expression": text} for name, text in review.conditions]
     return webhook
@@ -211,5 +253,8 @@ def _namespaces(review: Review, configuration: TrimtabConfiguration, exempt: Seq
     expressions: list[JSON] = [{"key": name, "operator": "NotIn", "values": sorted(set(exempt))}]
     if configuration.namespaces:
         expressions.append({"key": name, "operator": "In", "values": list(configuration.namespaces)})
+    without = review.without(configuration)
+    if without:
+        expressions.append({"key": without, "operator": "NotIn", "values": [NAMESPACE_LABEL_VALUE]})
     selector: JSON = {"matchExpressions": expressions}
     return selector | ({"matchLabels": dict(review.labelled)} if review.labelled else {})

@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.errors import LeadershipLost
+from trimtab.kube.informers import Informer
 from trimtab.kube.leases import Elector
 
 _PATIENCE = 30.0
@@ -57,6 +58,28 @@ class Background:
     async def run(self) -> None:
         """Run until cancelled."""
         await self._work()
+
+
+class CacheComponent:
+    """An informer as a component of its own, for a cache that several features share."""
+
+    def __init__(self, informer: Informer[Any]) -> None:
+        self._informer = informer
+
+    @property
+    def synced(self) -> bool:
+        """Whether the cache has been filled."""
+        return self._informer.synced
+
+    @property
+    def problems(self) -> list[str]:
+        """Why the cache is not current."""
+        problem = self._informer.problem
+        return [f"{self._informer.resource.plural}: {problem}"] if problem else []
+
+    async def run(self) -> None:
+        """Keep the cache current until cancelled."""
+        await self._informer.run()
 
 
 class ComponentGroup:

@@ -63,3 +63,12 @@ def with_scheduler(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The configuration with the file that `scheduler` names, relative to the folder, read in its place."""
     named = tree.get("scheduler")
     return {**tree, "scheduler": dict(read_yaml(folder / named))} if isinstance(named, str) else dict(tree)
+
+
+def with_kube_scheduler(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same for `defaultConstraints.kubeScheduler`."""
+    section = tree.get("defaultConstraints")
+    named = section.get("kubeScheduler") if isinstance(section, dict) else None
+    if not isinstance(section, dict) or not isinstance(named, str):
+        return dict(tree)
+    return {**tree, "defaultConstraints": {**section, "kubeScheduler": dict(read_yaml(folder / named))}}

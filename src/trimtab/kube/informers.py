@@ -90,6 +90,7 @@ class Informer(Generic[T]):
         self._version = ""
         self._number = -1
         self._synced = asyncio.Event()
+        self._answered = asyncio.Event()
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._failures = 0
         self._reported = ""
@@ -116,6 +117,10 @@ class Informer(Generic[T]):
     async def wait_synced(self) -> None:
         """Wait until the first list is complete."""
         await self._synced.wait()
+
+    async def wait_known(self) -> None:
+        """Wait until the first list is complete, or the API server has said that there is no such kind."""
+        await self._answered.wait()
 
     def get(self, key: Key) -> T | None:
         """The object of that key, if there is one."""
@@ -165,6 +170,8 @@ class Informer(Generic[T]):
             except (ApiError, ConfigError) as error:
                 self._stale = self._stale or isinstance(error, Malformed)
                 self.absent = self.absent or isinstance(error, NotFound)
+                if self.absent:
+                    self._answered.set()
                 await self._pause(str(error))
             except Exception as error:
                 log.exception("the cache of %s failed and lists everything again", self.resource.plural)
@@ -194,6 +201,7 @@ class Informer(Generic[T]):
         self._stale = False
         self._advance(version, versions.number(version))
         self._synced.set()
+        self._answered.set()
         self._wake()
         self.absent = False
         self.problem = ""

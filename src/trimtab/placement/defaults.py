@@ -16,8 +16,9 @@ Which constraints (`defaultingType`):
 nodes.
 
 A default constraint has no selector, since none would suit every workload. It is deduced from all services that select
-the pod, and from its controller if that is a ReplicationController, a ReplicaSet or a StatefulSet that still exists. A
-pod without any of these is not spread.
+the pod, and from its controller if that is a ReplicationController, a ReplicaSet, a StatefulSet or a CloneSet that
+still exists. A pod without any of these is not spread. (kube-scheduler knows no CloneSets: it spreads their pods by
+services alone.)
 
 The proposal's rules name `failure-domain.beta.kubernetes.io/zone`, which new nodes no longer carry. In a
 *configuration* that key is read as an alias: a node's zone is its modern label, or, where it has none, the old one. A
@@ -30,6 +31,8 @@ from collections.abc import Mapping
 
 from trimtab.api import selectors
 from trimtab.api.apps import ReplicaSet, StatefulSet
+from trimtab.api.cloneset import API_VERSION as CLONESETS
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import ReplicationController, Service
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, OwnerReference
@@ -143,10 +146,12 @@ def _owner_selector(pod: Pod, owner: OwnerReference, snapshot: Snapshot) -> Sele
 
 
 def _owners_label_selector(namespace: str, owner: OwnerReference, snapshot: Snapshot) -> LabelSelector | None:
-    workload: ReplicaSet | StatefulSet | None = None
+    workload: ReplicaSet | StatefulSet | CloneSet | None = None
     match (owner.api_version, owner.kind):
         case ("apps/v1", "ReplicaSet"):
             workload = snapshot.group(ReplicaSet, namespace, owner.name)
         case ("apps/v1", "StatefulSet"):
             workload = snapshot.group(StatefulSet, namespace, owner.name)
+        case (version, "CloneSet") if version == CLONESETS:
+            workload = snapshot.group(CloneSet, namespace, owner.name)
     return workload.spec.selector if workload else None

@@ -14,8 +14,7 @@ A configuration starts from kube-scheduler's defaults and changes them. Rules, w
 Plugins that Trimtab does not run may be named and are listed in `Profile.left_out`; unknown names are errors. Every
 error has a path: `profiles[0].plugins.score.enabled[1].name: …`.
 
-Default constraints and the old SelectorSpread serve the same purpose. Which combinations are valid is a table of the
-default-spreading proposal, `SPREADING` below.
+Which default constraints apply, and when, is in `spreading`.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from trimtab.api.schedulerconfig import (
     SchedulerConfiguration,
     SchedulerProfile,
 )
-from trimtab.placement import defaults
+from trimtab.placement import defaults, spreading
 from trimtab.placement.framework import Filter, PluginKind, Score
 from trimtab.placement.plugins import DEFAULT_PLUGINS, PLUGINS
+from trimtab.placement.spreading import SPREAD, TERMS, Terms
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
-_SPREAD = "PodTopologySpread"
 _ALL = "*"
 _MULTI_POINT = "multiPoint"
 _WEIGHTS = range(2**31)
@@ -75,40 +74,12 @@ class Profile:
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Spreading:
-    """Which constraints spread pods without constraints of their own, or why a combination is invalid."""
-
-    by: str = ""
-    problem: str = ""
-
-
-_CONTRADICTION = Spreading(
-    problem="SelectorSpread cannot be enabled together with defaultConstraints, which may contradict it; "
-    "disable it, or remove defaultConstraints"
-)
-_MISSING_SPREAD = Spreading(
-    problem="SelectorSpread needs PodTopologySpread among the plugins that score; enable both or none"
-)
-
-SPREADING: Mapping[tuple[bool, bool, bool], Spreading] = {
-    (False, True, False): Spreading(by="default"),
-    (False, True, True): Spreading(by="operator"),
-    (True, True, False): Spreading(by="default"),
-    (True, True, True): _CONTRADICTION,
-    (False, False, False): Spreading(by="nothing"),
-    (False, False, True): Spreading(by="nothing"),
-    (True, False, False): _MISSING_SPREAD,
-    (True, False, True): _MISSING_SPREAD,
-}
-"""By whether SelectorSpread scores, whether PodTopologySpread scores, and whether an operator lists constraints."""
-
-
-def profiles(configuration: SchedulerConfiguration | ProposalConfiguration) -> dict[str, Profile]:
+def profiles(configuration: SchedulerConfiguration | ProposalConfiguration, terms: Terms = TERMS) -> dict[str, Profile]:
     """All profiles of a configuration by name. Raises InvalidError with the path of the invalid field."""
     if isinstance(configuration, ProposalConfiguration):
-        return {DEFAULT_SCHEDULER: _proposed(configuration)}
+        return {DEFAULT_SCHEDULER: _proposed(configuration, terms)}
     _check(configuration)
+    listed = spreading.listed_args(configuration)
     configured = configuration.profiles or (SchedulerProfile(),)
     by_name: dict[str, Profile] = {}
     for index, each in enumerate(configured):
@@ -120,24 +91,27 @@ def profiles(configuration: SchedulerConfiguration | ProposalConfiguration) -> d
                 raise InvalidError("schedulerName", f'"{name}" is the name of an earlier profile')
             if (each.plugins or Plugins()).queue_sort != (configured[0].plugins or Plugins()).queue_sort:
                 raise InvalidError("plugins.queueSort", "must be the same in all profiles: they share one queue")
-            by_name[name] = _profile(name, each, dict(_arguments(each.plugin_config)))
+            by_name[name] = _profile(name, each, dict(_arguments(each.plugin_config)) | listed, terms)
     return by_name
 
 
 def default_profile(args: PodTopologySpreadArgs | None = None) -> Profile:
     """The profile of an empty configuration, with other default constraints if these are given."""
-    return _profile(DEFAULT_SCHEDULER, SchedulerProfile(), {} if args is None else {_SPREAD: args})
+    return _default_profile(args, TERMS)
 
 
-def _proposed(configuration: ProposalConfiguration) -> Profile:
+def _default_profile(args: PodTopologySpreadArgs | None, terms: Terms) -> Profile:
+    return _profile(DEFAULT_SCHEDULER, SchedulerProfile(), {} if args is None else {SPREAD: args}, terms)
+
+
+def _proposed(configuration: ProposalConfiguration, terms: Terms) -> Profile:
     """The profile of a configuration in the proposal's own form: with its defaults, unless it lists others."""
     if configuration.kind not in ("", KIND):
         raise InvalidError("kind", f'"{configuration.kind}" is not "{KIND}"')
     constraints = configuration.default_topology_spread_constraints
     defaults.check_list(constraints, "defaultTopologySpreadConstraints", any_key=True)
-    if constraints:
-        return default_profile(PodTopologySpreadArgs(defaulting_type="List", default_constraints=constraints))
-    return default_profile(PodTopologySpreadArgs(defaulting_type="Proposal"))
+    args = PodTopologySpreadArgs(defaulting_type="List", default_constraints=constraints)
+    return _default_profile(args if constraints else PodTopologySpreadArgs(defaulting_type="Proposal"), terms)
 
 
 def _check(configuration: SchedulerConfiguration) -> None:
@@ -162,7 +136,7 @@ def _check_percentage(percentage: int | None) -> None:
         raise InvalidError("percentageOfNodesToScore", f"{percentage} is not from 0 to 100")
 
 
-def _profile(name: str, profile: SchedulerProfile, args: Mapping[str, Any]) -> Profile:
+def _profile(name: str, profile: SchedulerProfile, args: Mapping[str, Any], terms: Terms) -> Profile:
     _check_percentage(profile.percentage_of_nodes_to_score)
     sets = profile.plugins or Plugins()
     for point in _SETS:
@@ -171,16 +145,20 @@ def _profile(name: str, profile: SchedulerProfile, args: Mapping[str, Any]) -> P
     everywhere = _merged(sets.multi_point)
     running = {point: _running(point, _set(sets, point), everywhere) for point in POINTS}
     _check_needs(running)
-    plugins = _plugins(args, profile)
     weights = _weights(sets.score, everywhere)
-    spread_args = args.get(_SPREAD) or PodTopologySpreadArgs()
-    _check_spreading(running["score"], spread_args)
+    spread_args = args.get(SPREAD) or PodTopologySpreadArgs()
+    if not terms.spreading:
+        running = {point: [each for each in names if each != SPREAD] for point, names in running.items()}
+    spreading.check(running["score"], spread_args, terms)
+    if not spreading.has_defaults(running, terms):
+        spread_args = PodTopologySpreadArgs(defaulting_type="List")
+    plugins = _plugins({**args, SPREAD: spread_args}, profile)
     return Profile(
         name=name,
         filters=tuple(plugins[each] for each in running["filter"] if each in plugins),
         scores=tuple((plugins[each], weights[each]) for each in running["score"] if each in plugins),
         left_out=tuple(_left_out(running)),
-        default_constraints=defaults.constraints(spread_args) if _spreads(running) else (),
+        default_constraints=defaults.constraints(spread_args),
     )
 
 
@@ -292,17 +270,6 @@ def _weights(plugin_set: PluginSet, everywhere: Iterable[PluginReference]) -> di
     for reference in (*plugin_set.enabled, *everywhere):
         weights.setdefault(reference.name, reference.weight or 1)
     return weights
-
-
-def _check_spreading(scoring: list[str], args: PodTopologySpreadArgs) -> None:
-    operator = args.defaulting_type == "List" and bool(args.default_constraints)
-    row = SPREADING["SelectorSpread" in scoring, _SPREAD in scoring, operator]
-    if row.problem:
-        raise InvalidError("plugins.score", row.problem)
-
-
-def _spreads(running: Mapping[str, list[str]]) -> bool:
-    return _SPREAD in running["filter"] or _SPREAD in running["score"]
 
 
 def _left_out(running: Mapping[str, list[str]]) -> Iterator[str]:

@@ -55,12 +55,21 @@ class Constraint:
     honor_taints: bool = False
 
 
+DefaultsFor = Callable[[str], tuple[Constraint, ...]]
+"""The default constraints of pods with this `schedulerName`."""
+
+
+def no_defaults(_: str) -> tuple[Constraint, ...]:
+    """No default constraints, whatever the scheduler."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class RankSettings:
     """How a CloneSet's controller ranks pods: the scale, and the constraints of templates that state none."""
 
     scale: Scale = "balanced"
-    defaults: tuple[Constraint, ...] = ()
+    defaults: DefaultsFor = no_defaults
 
     def scale_for(self, annotations: Mapping[str, str]) -> Scale:
         """The scale of a CloneSet with these annotations: what its own says, if that is one."""

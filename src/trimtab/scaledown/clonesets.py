@@ -18,9 +18,10 @@ from dataclasses import replace
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
+from trimtab.ranking.defaulted import admitted_constraints
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import RankSettings, constraints_of
-from trimtab.scaledown.constraints import template_constraints
+from trimtab.scaledown.constraints import scheduler_name, template_constraints
 from trimtab.scaledown.view import Workload
 
 
@@ -35,14 +36,14 @@ def ranked(
     cloneset: CloneSet, workload: RankedWorkload, settings: RankSettings, pods: Collection[Pod]
 ) -> RankedWorkload:
     """A CloneSet's pods as its controller ranks them."""
-    stated = constraints_of(template_constraints(cloneset.spec.template))
+    stated = constraints_of(template_constraints(cloneset.spec.template) or admitted_constraints(pods))
     newest = newest_revision(cloneset)
     outdated = frozenset(pod.key for pod in pods if revision(pod) != newest)
     return replace(
         workload,
         kind="CloneSet",
         min_ready=cloneset.spec.min_ready_seconds * SECOND,
-        ranked_by=stated or settings.defaults,
+        ranked_by=stated or settings.defaults(scheduler_name(cloneset.spec.template)),
         scale=settings.scale_for(cloneset.metadata.annotations),
         outdated=outdated if len(outdated) < len(pods) else frozenset(),
     )

@@ -1,4 +1,10 @@
-"""The topology constraints by which a workload is kept level: those of its template, or else the defaults. Pure."""
+"""The topology constraints by which a workload is kept level. Pure.
+
+1. Those of its template.
+2. Where that states none, those that admission added to its pods.
+3. Where these have none either, the default constraints of the scheduler that its pods name. An operator's empty list
+   of default constraints means that such workloads are not kept level.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +15,22 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.model import Model
-from trimtab.api.pods import TopologySpreadConstraint
+from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.api.pods import Pod, TopologySpreadConstraint
 from trimtab.api.selectors import Selector
+from trimtab.ranking.defaulted import admitted_constraints
 from trimtab.ranking.rankers import Constraint
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.nodes import ABSENT
 
 
+def zones_and_nodes(_: str) -> tuple[Constraint, ...]:
+    """The topologies of every cluster, whatever the scheduler."""
+    return (Constraint(ZONE), Constraint(HOSTNAME))
+
+
 class _TemplateSpec(Model):
+    scheduler_name: str = ""
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
 
 
@@ -29,17 +43,25 @@ def constraints_for(
     snapshot: Snapshot,
     defaults: Sequence[Constraint],
     labels: Mapping[str, str] | None = None,
+    pods: Iterable[Pod] = (),
 ) -> tuple[Constraint, ...]:
-    """The constraints of a workload whose pods have these labels.
+    """The constraints of a workload with these pods, which have these labels.
 
     The first one is never traded for a later one, so hard constraints come before soft ones, and of those, coarse ones
     (zones) before fine ones (nodes). A key that no node has is left out.
     """
-    stated = [_constraint(each, labels or {}) for each in template_constraints(template)]
+    stated = compiled(template_constraints(template) or admitted_constraints(pods), labels)
     by_key = _strictest(stated or defaults)
     domains = {key: _domains(snapshot, key) for key in by_key}
     known = [each for key, each in by_key.items() if domains[key]]
     return tuple(sorted(known, key=lambda each: (not each.hard, domains[each.topology_key])))
+
+
+def compiled(
+    constraints: Iterable[TopologySpreadConstraint], labels: Mapping[str, str] | None = None
+) -> tuple[Constraint, ...]:
+    """Constraints as they apply to pods with these labels."""
+    return tuple(_constraint(each, labels or {}) for each in constraints)
 
 
 def _strictest(constraints: Iterable[Constraint]) -> dict[str, Constraint]:
@@ -85,10 +107,19 @@ def _selector(stated: TopologySpreadConstraint, labels: Mapping[str, str]) -> Se
 
 def template_constraints(template: Document | None) -> tuple[TopologySpreadConstraint, ...]:
     """The constraints that a template states; none where it cannot be read."""
+    return _spec(template).topology_spread_constraints
+
+
+def scheduler_name(template: Document | None) -> str:
+    """The scheduler that a template names; empty for the cluster's default, or where it cannot be read."""
+    return _spec(template).scheduler_name
+
+
+def _spec(template: Document | None) -> _TemplateSpec:
     try:
-        return () if template is None else codec.view(template, _Template).spec.topology_spread_constraints
+        return _TemplateSpec() if template is None else codec.view(template, _Template).spec
     except InvalidError:
-        return ()
+        return _TemplateSpec()
 
 
 def _domains(snapshot: Snapshot, topology_key: str) -> int:

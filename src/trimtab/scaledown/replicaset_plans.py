@@ -93,7 +93,7 @@ def plan_controller(
     assumed = list({pod.key: pod for pod in (*leaving, *named)}.values())
     active = {pod.key: pod for pod in pods if pod.active}
     labels = next((pod.metadata.labels for pod in active.values()), {})
-    constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
+    constraints = constraints_for(workload.spec.template, snapshot, defaults, labels, active.values())
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
         ranked = _ranked(size, snapshot, constraints, costs, model, foreign_costs)

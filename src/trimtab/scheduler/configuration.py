@@ -19,13 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trimtab.api import schedulerconfig
+from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
-from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
-from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.schedulerconfig import KIND, V1, LeaderElection, SchedulerConfiguration
 from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
 from trimtab.placement.profiles import Profile, profiles
+from trimtab.placement.schedulers import Schedulers, kube_scheduler_profiles
+from trimtab.placement.spreading import TERMS, Terms
 
 SCHEDULER_NAME = "trimtab"
 LEASE_NAME = "trimtab-scheduler"
@@ -68,14 +69,16 @@ class Configuration:
     """The namespaces whose pods are scheduled; empty for all. Pods of other namespaces still count on their nodes."""
 
 
-def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDULER_NAME) -> Configuration:
+def read(
+    tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDULER_NAME, terms: Terms = TERMS
+) -> Configuration:
     """Read a configuration from a parsed file; the defaults without one. Errors name the field.
 
     `scheduler_name` is the name of the only profile where the configuration has none.
     """
     tree = {"apiVersion": V1, "kind": KIND} if tree is None else dict(tree)
     configuration = schedulerconfig.read(_named(tree, scheduler_name))
-    by_name = profiles(configuration)
+    by_name = profiles(configuration, terms)
     if not isinstance(configuration, SchedulerConfiguration):
         (profile,) = by_name.values()
         election = _election(tree, LeaderElection())
@@ -89,23 +92,27 @@ def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDUL
     )
 
 
-def scale_down_constraints(configuration: Configuration) -> tuple[TopologySpreadConstraint, ...]:
-    """The constraints by which workloads without any are kept level on scale-down: those that place their pods.
+def read_part(configuration: TrimtabConfiguration) -> Configuration:
+    """The scheduler's part of Trimtab's configuration. Raises InvalidError with the field."""
+    tree = configuration.scheduler
+    if isinstance(tree, str):
+        raise InvalidError("scheduler", f"the file {tree} has not been read")
+    try:
+        return read(tree, terms=Terms(spreading=configuration.gate("EvenPodsSpread")))
+    except InvalidError as error:
+        raise error.under("scheduler") from None
 
-    Hostname constraints come last. A scheduler weighs constraints, a scale-down applies them one after the other, and
-    an empty zone is worse than two pods on one node.
-    """
-    profile = next(iter(configuration.profiles.values()))
-    modern = {DEPRECATED_ZONE: ZONE}
-    constraints = [
-        TopologySpreadConstraint(
-            max_skew=each.max_skew,
-            topology_key=modern.get(each.topology_key, each.topology_key),
-            when_unsatisfiable=each.when_unsatisfiable,
-        )
-        for each in profile.default_constraints
-    ]
-    return tuple(sorted(constraints, key=lambda each: each.topology_key == HOSTNAME))
+
+def schedulers(configuration: TrimtabConfiguration) -> Schedulers:
+    """The profiles of all schedulers: the one source of default constraints. Raises InvalidError with the field."""
+    tree = configuration.default_constraints.kube_scheduler
+    if isinstance(tree, str):
+        raise InvalidError("defaultConstraints.kubeScheduler", f"the file {tree} has not been read")
+    own = read_part(configuration).profiles
+    try:
+        return Schedulers(own, {} if tree is None else kube_scheduler_profiles(dict(tree)))
+    except InvalidError as error:
+        raise error.under("defaultConstraints.kubeScheduler") from None
 
 
 def _named(tree: dict[str, Any], name: str) -> dict[str, Any]:

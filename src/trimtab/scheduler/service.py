@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 from trimtab.api.annotations import Reason
 from trimtab.api.apps import ReplicaSet, StatefulSet
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.core import Service as KubeService
 from trimtab.api.nodes import Node
@@ -57,7 +58,8 @@ _UNCONFIRMED = 30 * SECOND
 _CHECK_PERIOD = 10.0
 
 _NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-_GROUPS: tuple[type[Group], ...] = (KubeService, ReplicationController, ReplicaSet, StatefulSet)
+_GROUPS: tuple[type[Group], ...] = (KubeService, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
+"""What the selectors of default constraints are deduced from. A cluster may not have the kind CloneSet."""
 
 log = logging.getLogger(__name__)
 
@@ -109,13 +111,15 @@ class Service:
 
     @property
     def synced(self) -> bool:
-        """Whether all informers have synced."""
-        return all(informer.synced for informer in self.informers)
+        """Whether all informers have synced, those of kinds that are not installed aside."""
+        return all(informer.is_known if _is_optional(informer) else informer.synced for informer in self.informers)
 
     @property
     def problems(self) -> list[str]:
         """The problems of the informers, for health pages."""
-        return [f"{informer.resource.plural}: {informer.problem}" for informer in self.informers if informer.problem]
+        absent = [informer for informer in self.informers if _is_optional(informer) and informer.absent]
+        watched = [informer for informer in self.informers if informer.problem and informer not in absent]
+        return [f"{informer.resource.plural}: {informer.problem}" for informer in watched]
 
     async def run(self) -> None:
         """Schedule until cancelled. Raises LeadershipLost if another process becomes the leader."""
@@ -126,7 +130,7 @@ class Service:
 
     async def _serve(self) -> None:
         for informer in self.informers:
-            await informer.wait_synced()
+            await (informer.wait_known() if _is_optional(informer) else informer.wait_synced())
         if self.elector is None:
             await self._lead()
         else:
@@ -282,6 +286,11 @@ class Service:
             )
         )
         self.metrics.watch_bindings(lambda: self.binder.in_flight)
+
+
+def _is_optional(informer: Informer[Any]) -> bool:
+    """Whether a cluster may not have the kind."""
+    return informer.resource.model is CloneSet
 
 
 def _limited(client: Client, limit: RateLimit | None) -> Client:

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from trimtab.api.apps import ReplicaSet, StatefulSet
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.codec import SpecPool
 from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
@@ -32,10 +33,10 @@ from trimtab.snapshot.requests import Requests, RequestsBook
 from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
 from trimtab.snapshot.terms import TermBook
 
-Group = Service | ReplicationController | ReplicaSet | StatefulSet
+Group = Service | ReplicationController | ReplicaSet | StatefulSet | CloneSet
 """Services and workloads, from whose selectors default constraints take theirs."""
 Watched = Pod | Node | Namespace | Group
-G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet)
+G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
 
 
 @dataclass(frozen=True, slots=True)

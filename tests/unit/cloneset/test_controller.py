@@ -399,7 +399,7 @@ async def test_pods_that_share_a_node_go_first(world: CloneSetCluster) -> None:
 @pytest.mark.parametrize("stated", [pytest.param(ZONE, id="the template's"), pytest.param("", id="the cluster's")])
 async def test_pods_go_by_topology(stated: str) -> None:
     """Story 2: the constraints are the template's, or else the cluster's default constraints."""
-    world = CloneSetCluster(Settings(rank=RankSettings(defaults=constraints_of([ZONES]))))
+    world = CloneSetCluster(Settings(rank=RankSettings(defaults=lambda _: constraints_of([ZONES]))))
     await world.start()
     await world.add_nodes("a", "b", "c", zone="x")
     await world.add_nodes("d", "e", zone="y")

@@ -126,14 +126,14 @@ def test_costs_replace_those_of_the_pods_and_come_before_crowding() -> None:
 )
 def test_constraints(stated: str, want: tuple[Constraint, ...]) -> None:
     """The template's, or else the defaults, where pods are ranked by them."""
-    assert victims.constraints(Document(template(spread=stated)), (Constraint(HOSTNAME),)) == want
+    assert victims.constraints(Document(template(spread=stated)), lambda _: (Constraint(HOSTNAME),)) == want
 
 
 def test_default_constraints_decide_where_the_template_has_none() -> None:
     """The operator's zones keep a workload level that says nothing of zones."""
     pods = [web("a-0", "a"), web("b-0", "b"), web("c-0", "c", minute=30)]
     snapshot, group = seen(("x: a b", "y: c"), *pods)
-    rules = victims.constraints(Document(template()), ZONES)
+    rules = victims.constraints(Document(template()), lambda _: ZONES)
     assert names(group, positions(snapshot, group, rules))[0] in {"a-0", "b-0"}
 
 

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from trimtab.api import configuration, crds
-from trimtab.api.annotations import AIMED_SIZE, PROTECT_COSTS, SCALE_PLAN, SUBSET_COST
+from trimtab.api import codec, configuration, crds, selectors
+from trimtab.api.annotations import (
+    AIMED_SIZE,
+    DEFAULT_CONSTRAINTS,
+    NAMESPACE_LABEL,
+    PROTECT_COSTS,
+    SCALE_PLAN,
+    SUBSET_COST,
+)
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector
 from trimtab.install import access, definitions, deployments, local, manifests, protection
 from trimtab.install.options import DEFAULT_CONFIGURATION, MANAGED_BY, NAME, Options
 from trimtab.scaledown.pod_costs import POLICY_KEYS
@@ -327,3 +335,62 @@ def test_the_annotations_beside_a_cost_are_protected_with_it() -> None:
     compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
     for name in (POLICY_KEYS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):
         assert all(f"'{each}'" in compared for each in name)
+
+
+RULES = {"delivery": "Admission", "rules": [{"constraints": []}]}
+ADMISSION = Options(configuration={"defaultConstraints": RULES})
+
+
+def matches(webhook: JSON, labels: dict[str, str]) -> bool:
+    """Whether API servers send the requests of a namespace with these labels."""
+    selector = codec.convert(webhook["namespaceSelector"], LabelSelector)
+    return selectors.compile(selector).matches({"kubernetes.io/metadata.name": "shop", **labels})
+
+
+@pytest.mark.parametrize(
+    ("labels", "want"),
+    [
+        pytest.param({}, [], id="no label: its pods pay nothing"),
+        pytest.param({DEFAULT_CONSTRAINTS: "enabled"}, ["default-constraints.trimtab.dev"], id="default constraints"),
+        pytest.param({DEFAULT_CONSTRAINTS: "other"}, [], id="another value"),
+        pytest.param({NAMESPACE_LABEL: "enabled"}, ["pods.trimtab.dev"], id="subsets"),
+        pytest.param(
+            {DEFAULT_CONSTRAINTS: "enabled", NAMESPACE_LABEL: "enabled"}, ["pods.trimtab.dev"], id="both: one review"
+        ),
+    ],
+)
+def test_a_new_pod_is_reviewed_once_at_most(labels: dict[str, str], want: list[str]) -> None:
+    """By one webhook, with one budget, for subsets and default constraints together."""
+    mutating = [each for each in webhooks(ADMISSION).values() if each["clientConfig"]["service"]["path"] == "/pods"]
+    assert [each["name"] for each in mutating if matches(each, labels)] == want
+    assert len({each["timeoutSeconds"] for each in mutating}) == 1
+
+
+def test_without_admission_there_is_neither_webhook_nor_permission() -> None:
+    """And with the feature gate off, admission adds nothing."""
+
+    def granted(options: Options) -> bool:
+        (role,) = [each for each in of_kind("ClusterRole", options) if each["metadata"]["name"] == "trimtab-webhooks"]
+        return any("statefulsets" in rule["resources"] for rule in role["rules"])
+
+    off = Options(configuration={"defaultConstraints": RULES, "featureGates": {"EvenPodsSpread": False}})
+    for options, is_installed in ((OPTIONS, False), (ADMISSION, True), (off, False)):
+        assert ("default-constraints.trimtab.dev" in webhooks(options)) == is_installed
+        assert granted(options) == is_installed
+
+
+def test_pods_that_opt_out_or_state_constraints_are_not_sent() -> None:
+    """By the API server itself."""
+    webhook = webhooks(ADMISSION)["default-constraints.trimtab.dev"]
+    (expression,) = webhook["objectSelector"]["matchExpressions"]
+    assert expression == {"key": DEFAULT_CONSTRAINTS, "operator": "NotIn", "values": ["disabled"]}
+    assert [each["name"] for each in webhook["matchConditions"]] == ["states-no-constraints", "is-spread"]
+
+
+def test_without_the_gate_for_subsets_all_chosen_namespaces_are_sent() -> None:
+    """There is no other webhook then that would review them."""
+    options = Options(configuration={"defaultConstraints": RULES, "featureGates": {"PodWebhook": False}})
+    found = webhooks(options)
+    assert "pods.trimtab.dev" not in found
+    labels = {DEFAULT_CONSTRAINTS: "enabled", NAMESPACE_LABEL: "enabled"}
+    assert matches(found["default-constraints.trimtab.dev"], labels)

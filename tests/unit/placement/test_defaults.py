@@ -13,6 +13,7 @@ from tests.unit.placement.spread_clusters import incoming_pods, sample_clusters
 from tests.unit.placement.spread_twin import SampleCluster
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet, StatefulSet
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import ReplicationController, Service
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
@@ -42,6 +43,10 @@ def workload(kind: type[ReplicaSet] | type[StatefulSet], selector: Tree | None) 
 
 CONTROLLER = codec.convert({"metadata": META, "spec": {"selector": {"app": "web", "tier": "x"}}}, ReplicationController)
 REPLICA_SET = workload(ReplicaSet, {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]})
+CLONE_SET = codec.convert(
+    {"metadata": META, "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}}}, CloneSet
+)
+KRUISE = "apps.kruise.io/v1alpha1"
 STATEFUL_SET = workload(StatefulSet, {"matchLabels": {"app": "web"}})
 LABELLED = {"app": "web", "tier": "front"}
 
@@ -76,6 +81,12 @@ LABELLED = {"app": "web", "tier": "front"}
             [STATEFUL_SET],
             "app=web",
             id="a stateful set",
+        ),
+        pytest.param(
+            pod("p").labels(LABELLED).owned_by("web", kind="CloneSet", api_version=KRUISE),
+            [CLONE_SET],
+            "app=web",
+            id="a CloneSet",
         ),
         pytest.param(
             pod("p").labels(LABELLED).owned_by("web", kind="ReplicationController", api_version="v1"),

@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from trimtab.api import schedulerconfig
+from trimtab.api import codec, schedulerconfig
+from trimtab.api.core import Service
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
-from trimtab.api.schedulerconfig import PROPOSAL, V1, PluginReference
+from trimtab.api.schedulerconfig import KIND, PROPOSAL, V1, PluginReference
+from trimtab.placement.framework import Cycle
 from trimtab.placement.plugins import DEFAULT_PLUGINS, PLUGINS
-from trimtab.placement.profiles import POINTS, SPREADING, Profile, default_profile, profiles
+from trimtab.placement.profiles import POINTS, Profile, default_profile, profiles
+from trimtab.placement.spread import PodTopologySpread
+from trimtab.placement.spread.constraints import SpreadConstraint
+from trimtab.placement.spreading import SPREADING, Terms
+from trimtab.testing.builders import cluster, pod
 
 Tree = dict[str, Any]
 
@@ -521,3 +527,79 @@ def test_no_default_constraints_where_the_plugin_does_not_run() -> None:
     weighing = [reference.name for reference in DEFAULT_PLUGINS if reference.weight]
     assert all("score" in PLUGINS[name].points for name in weighing)
     assert PluginReference(name="x").weight == 0
+
+
+HARD_RACK = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def hard_defaults(profile: Profile) -> tuple[SpreadConstraint, ...]:
+    """The hard constraints that a profile's filter applies to a pod of a service, which states none."""
+    snapshot = cluster("z1: a").snapshot()
+    service = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
+    snapshot.put(codec.convert(service, Service))
+    cycle = Cycle(pod("new").labels(app="web").build(), snapshot)
+    plugins = [each for each in profile.filters if isinstance(each, PodTopologySpread)]
+    return plugins[0].constraints(cycle).hard if plugins else ()
+
+
+def test_without_the_plugin_among_those_that_score_the_filter_has_no_hard_defaults() -> None:
+    """The table's row of neither plugin: no constraints at all. With the score, the same list applies."""
+    args = config("PodTopologySpread", defaultingType="List", defaultConstraints=[HARD_RACK])
+    without = only(plugins={"score": {"disabled": named("PodTopologySpread")}}, pluginConfig=[args])
+    assert [each.key for each in hard_defaults(only(pluginConfig=[args]))] == ["rack"]
+    assert without.default_constraints == ()
+    assert hard_defaults(without) == ()
+    assert "PodTopologySpread" in filters(without), "it still applies the constraints that pods state"
+
+
+def test_the_feature_gate_turns_spreading_and_defaults_off_together() -> None:
+    """EvenPodsSpread: neither a pod's own constraints nor default ones apply."""
+    off = profiles(schedulerconfig.read({"apiVersion": V1, "kind": KIND}), Terms(spreading=False))["default-scheduler"]
+    assert off.default_constraints == ()
+    assert "PodTopologySpread" not in filters(off)
+    assert "PodTopologySpread" not in [score.name for score, _ in off.scores]
+    old = schedulerconfig.read(
+        {"apiVersion": V1, "kind": KIND, "profiles": [{"plugins": {"multiPoint": SELECTOR_SPREAD}}]}
+    )
+    with pytest.raises(InvalidError, match="EvenPodsSpread"):
+        profiles(old, Terms(spreading=False))
+
+
+@pytest.mark.parametrize("field", ["topologySpreadConstraints", "defaultTopologySpreadConstraints"])
+def test_constraints_at_the_top_apply_to_all_profiles(field: str) -> None:
+    """Under either of the proposal's names; an empty list is as none."""
+    tree: Tree = {"apiVersion": V1, "kind": KIND, "profiles": [{"schedulerName": "a"}, {"schedulerName": "b"}]}
+    for profile in profiles(schedulerconfig.read({**tree, field: [HARD_RACK]})).values():
+        assert [each.topology_key for each in profile.default_constraints] == ["rack"]
+        assert [each.key for each in hard_defaults(profile)] == ["rack"]
+    for profile in profiles(schedulerconfig.read({**tree, field: []})).values():
+        assert [each.topology_key for each in profile.default_constraints] == [HOSTNAME, ZONE]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        pytest.param(
+            {"profiles": [{"pluginConfig": [{"name": "PodTopologySpread"}]}]},
+            "profiles[0].pluginConfig[0]",
+            id="with arguments of the plugin",
+        ),
+        pytest.param(
+            {"defaultTopologySpreadConstraints": [HARD_RACK]}, "defaultTopologySpreadConstraints", id="under both names"
+        ),
+        pytest.param(
+            {"profiles": [{"plugins": {"multiPoint": SELECTOR_SPREAD}}]},
+            "profiles[0].plugins.score",
+            id="with SelectorSpread",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [HARD_RACK, HARD_RACK]}, "topologySpreadConstraints[1]", id="one twice"
+        ),
+    ],
+)
+def test_constraints_at_the_top_are_refused(fields: Tree, path: str) -> None:
+    """Where something else says what the default constraints are, or they are invalid."""
+    tree = {"apiVersion": V1, "kind": KIND, "topologySpreadConstraints": [HARD_RACK], **fields}
+    with pytest.raises(InvalidError) as caught:
+        profiles(schedulerconfig.read(tree))
+    assert caught.value.path == path

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimtab.api import codec
-from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, STATED_COST, PlanAnnotation
+from trimtab.api.annotations import DEFAULT_CONSTRAINTS, DELETION_COST, SCALE_PLAN, STATED_COST, PlanAnnotation
 from trimtab.api.documents import Document
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
@@ -78,6 +78,28 @@ def test_of_two_constraints_of_a_key_the_smaller_skew_counts() -> None:
             Document({"spec": {"topologySpreadConstraints": stated}}), cluster("z1: a").snapshot(), DEFAULTS
         )
         assert [(each.topology_key, each.max_skew, each.hard) for each in found] == [(ZONE, 1, True)]
+
+
+def defaulted(name: str, key: str, created: str) -> Pod:
+    """A pod to which admission added a hard constraint, with a selector of its revision."""
+    tree = pod(name).labels(app="web").spread(key).annotations({DEFAULT_CONSTRAINTS: "rule"}).tree()
+    tree["metadata"]["creationTimestamp"] = created
+    return codec.convert(tree, Pod)
+
+
+def test_constraints_that_admission_added_to_the_pods_are_kept() -> None:
+    """Those of the last pod, where the template states none; by the workload's own pods, of whatever revision."""
+    snapshot = cluster("z1: a b", "z2: x y").snapshot()
+    older, newer = defaulted("p", HOSTNAME, "2026-01-01T00:00:00Z"), defaulted("q", ZONE, "2026-01-02T00:00:00Z")
+    (found,) = constraints_for(template(), snapshot, DEFAULTS, pods=[newer, older])
+    assert (found.topology_key, found.hard, found.selector) == (ZONE, True, None)
+    (stated,) = constraints_for(template((HOSTNAME, "soft")), snapshot, DEFAULTS, pods=[newer])
+    assert stated.topology_key == HOSTNAME, "the template's own come first"
+    foreign = pod("r").spread(HOSTNAME).build()
+    assert [each.topology_key for each in constraints_for(template(), snapshot, DEFAULTS, pods=[foreign])] == [
+        ZONE,
+        HOSTNAME,
+    ]
 
 
 def test_a_cluster_without_zones_is_kept_level_on_nodes() -> None:

@@ -33,7 +33,6 @@ from trimtab.api.annotations import (
     CostOwner,
     policy_cost_annotation,
 )
-from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
@@ -46,7 +45,7 @@ from trimtab.ranking.costs import Band, Carrier
 from trimtab.ranking.faults import recomputation_faults
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import STRATEGIES, Factory
-from trimtab.scaledown.constraints import constraints_for
+from trimtab.scaledown.constraints import DefaultsFor, constraints_for, scheduler_name, zones_and_nodes
 from trimtab.scaledown.continuous import assessment
 from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts, carrier_cost_owner
 from trimtab.scaledown.continuous.assessment import Assessment
@@ -90,7 +89,7 @@ class ContinuousSettings:
     resync: float = 300.0
     """Seconds after which all others are requeued: time alone may change ranks."""
     workers: int = 4
-    constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
+    constraints: DefaultsFor = zones_and_nodes
     """The constraints of workloads whose templates state none."""
 
     def requeue_after(self, spec: ScaleDownPolicySpec, registry: Mapping[str, Factory] = STRATEGIES) -> float:
@@ -193,7 +192,9 @@ class Continuous:
 
     def constraints(self, group: Group) -> tuple[Constraint, ...]:
         """The constraints by which a group is kept level."""
-        return constraints_for(group.template, self._view.snapshot, self._settings.constraints)
+        defaults = self._settings.constraints(scheduler_name(group.template))
+        pods = self._groups.pods(group)
+        return constraints_for(group.template, self._view.snapshot, defaults, pods=pods)
 
     def problem(self, group: Group, pods: Sequence[Pod]) -> str:
         """Why ranks are missing, as far as that is known."""

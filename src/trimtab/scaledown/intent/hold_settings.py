@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trimtab.api.nodes import HOSTNAME, ZONE
-from trimtab.ranking.rankers import Constraint
+from trimtab.scaledown.constraints import DefaultsFor, zones_and_nodes
 from trimtab.scaledown.cost_writer import WRITERS
 from trimtab.scaledown.intent.overdue import OVERDUE
 from trimtab.scaledown.intent.planner import MODEL, ModelSettings
@@ -32,7 +31,7 @@ class HoldSettings:
     """After how long a scale-down that no running process tracks is taken over."""
     writers: int = WRITERS
     rates: Rates = RATES
-    constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
+    constraints: DefaultsFor = zones_and_nodes
     """The constraints of workloads whose templates state none."""
     model: ModelSettings = MODEL
 

@@ -27,9 +27,10 @@ from trimtab.ranking.certainty import Window
 from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.plan import Workload as RankedWorkload
-from trimtab.ranking.rankers import Constraint, RankSettings
+from trimtab.ranking.rankers import RankSettings
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
+from trimtab.scaledown.constraints import DefaultsFor, scheduler_name
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
@@ -107,7 +108,7 @@ class Planner:
         view: View,
         clock: Clock,
         *,
-        constraints: Sequence[Constraint],
+        constraints: DefaultsFor,
         policy_of: PolicyOf = strategies_of,
         server_time: ServerTime | None = None,
         settings: ModelSettings = MODEL,
@@ -239,7 +240,7 @@ class Planner:
         removals = sum(each.before - each.after for each in sizes) if policy.combination.recompute else 1
         plan = partial(
             replicaset_plans.plan_controller,
-            defaults=self._constraints,
+            defaults=self._constraints(scheduler_name(workload.spec.template)),
             model=self._model(workload),
             foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
         )

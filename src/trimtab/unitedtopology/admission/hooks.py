@@ -26,7 +26,7 @@ from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
 from trimtab.unitedtopology.admission.allocator import EndedPods, PodsOutside, no_ended_pods, no_pods_outside
 from trimtab.unitedtopology.admission.deletion_reviews import DeletionReviews
-from trimtab.unitedtopology.admission.pod_reviews import PodReviews, Simulate
+from trimtab.unitedtopology.admission.pod_reviews import DefaultsFor, PodReviews, Simulate, no_defaults
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import CachedWorkload, Topologies, no_workload
 from trimtab.unitedtopology.metrics import AdmissionMetrics
@@ -46,12 +46,13 @@ class SubsetHooks:
         outside: PodsOutside = no_pods_outside,
         workload: CachedWorkload = no_workload,
         allowed_fields: Collection[str] = (),
+        defaults: DefaultsFor = no_defaults,
         registry: CollectorRegistry | None = None,
         budget: float = pod_reviews.BUDGET,
         rng: random.Random | None = None,
     ) -> None:
         """`ended`, `outside` and `workload` read caches of pods and workloads, where the process has them;
-        `allowed_fields` are the privileged fields that patches may change."""
+        `allowed_fields` are the privileged fields that patches may change, `defaults` the default constraints."""
         self.topologies = Topologies(client, workload=workload, allowed_fields=allowed_fields, rng=rng)
         self.batcher = StatusBatcher(
             client, self.topologies.get, ended=ended, outside=outside, metrics=AdmissionMetrics(registry), rng=rng
@@ -63,6 +64,7 @@ class SubsetHooks:
             simulate=simulate,
             report=self._report,
             allowed_fields=allowed_fields,
+            defaults=defaults,
             budget=budget,
         )
         self._deletions = DeletionReviews(self.topologies, self.batcher, client.clock, budget=budget)

@@ -26,6 +26,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
+from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.unitedtopology import Level, UnitedTopology
 from trimtab.kube.clocks import Clock
 from trimtab.kube.stores import Object, key_of
@@ -54,11 +55,18 @@ _OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9.-]")
 
 Simulate = Callable[[JSON, str], bool]
 """Whether a node in the cluster can take a shaped pod. The second argument is its namespace."""
+DefaultsFor = Callable[[str], Sequence[TopologySpreadConstraint]]
+"""The default constraints of pods with this `schedulerName`."""
 Report = Callable[[Object, Reason, str], None]
 """Records an event on an object, with a reason and a message."""
 
 
 log = logging.getLogger(__name__)
+
+
+def no_defaults(_: str) -> Sequence[TopologySpreadConstraint]:
+    """No default constraints, whatever the scheduler."""
+    return ()
 
 
 class _Pod(Model):
@@ -85,6 +93,7 @@ class PodReviews:
         simulate: Simulate | None = None,
         report: Report | None = None,
         allowed_fields: Collection[str] = (),
+        defaults: DefaultsFor = no_defaults,
         budget: float = BUDGET,
     ) -> None:
         """`allowed_fields` are the privileged fields that patches may change.
@@ -96,6 +105,7 @@ class PodReviews:
         self._simulate = simulate
         self._report = report
         self._allowed_fields = allowed_fields
+        self._defaults = defaults
         self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
@@ -141,7 +151,7 @@ class PodReviews:
             reservation,
             revision_of(metadata)[:_LABEL],
             fits,
-            is_affected_by_peers=_is_affected_by_peers(tree),
+            is_affected_by_peers=_is_affected_by_peers(tree, self._defaults),
             owner=applied.owner,
         )
         if request.dry_run:
@@ -226,11 +236,13 @@ def _with_cost(pod: JSON, topology: UnitedTopology, subset: int) -> JSON:
     return pod
 
 
-def _is_affected_by_peers(pod: JSON) -> bool:
+def _is_affected_by_peers(pod: JSON, defaults: DefaultsFor) -> bool:
     """Whether placing other pods can make a node fit for it: by spread constraints, or by pod affinity."""
     spec = pod.get("spec") or {}
     affinity = spec.get("affinity") or {}
-    return bool(spec.get("topologySpreadConstraints") or affinity.get("podAffinity"))
+    if spec.get("topologySpreadConstraints") or affinity.get("podAffinity"):
+        return True
+    return any(each.when_unsatisfiable == "DoNotSchedule" for each in defaults(spec.get("schedulerName") or ""))
 
 
 def _changed(request: AdmissionRequest, before: JSON, after: JSON) -> AdmissionResponse:

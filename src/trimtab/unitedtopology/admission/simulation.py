@@ -16,8 +16,10 @@ Preemption is not considered: a subset has a node only if no pod must be evicted
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -26,7 +28,7 @@ import msgspec
 
 from trimtab.api import codec
 from trimtab.api.annotations import subset_annotations
-from trimtab.api.core import Namespace
+from trimtab.api.core import Namespace, Service
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
@@ -44,7 +46,16 @@ ASSUMED_SECONDS = 30.0
 _CATCH_UP = 20
 """How many pods of other processes are assumed before a simulation; there is no time for hundreds of them."""
 
+ProfileOf = Callable[[str], Profile]
+"""The profile that places pods with this `schedulerName`."""
+
 log = logging.getLogger(__name__)
+
+
+@functools.cache
+def stock_profile(_: str) -> Profile:
+    """The profile of an unconfigured kube-scheduler, whatever the scheduler."""
+    return default_profile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +71,30 @@ class Simulation:
     """Simulates the placement of new pods; every process that serves webhooks has one."""
 
     def __init__(
-        self, view: View, clock: Clock, *, profile: Profile | None = None, rng: random.Random | None = None
+        self,
+        view: View,
+        clock: Clock,
+        *,
+        profile_of: ProfileOf = stock_profile,
+        services: Informer[Service] | None = None,
+        rng: random.Random | None = None,
     ) -> None:
-        """Uses the caches of the view: a process has no memory for two copies of all pods."""
+        """Uses the caches of the view: a process has no memory for two copies of all pods.
+
+        Default constraints group pods by workload and by service, where there is a cache of `services`.
+        """
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, guards nothing
-        # The best node does not matter here, only whether there is one.
-        self._profile = replace(profile or default_profile(), scores=())
+        self._profile_of = profile_of
         self.snapshot = Snapshot()
         self._assumed: dict[str, _AssumedPod] = {}
         self._waiting: dict[str, Pod] = {}
         nodes, namespaces, pods = view.nodes, view.namespaces, view.pods
-        self._informers: tuple[Informer[Any], ...] = (nodes, namespaces, pods)
+        self._informers: tuple[Informer[Any], ...] = (nodes, namespaces, pods, view.sets)
+        self._follow((view.sets, view.clonesets))
+        if services is not None:
+            self._informers = (*self._informers, services)
+            self._follow((services,))
         nodes.subscribe(added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._node_gone)
         namespaces.subscribe(
             added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._namespace_gone
@@ -100,7 +123,9 @@ class Simulation:
     # Assumed pods.
 
     def _find(self, pod: Pod, reservation: str) -> bool:
-        decision = place(pod, self.snapshot, self._profile, self._rng)
+        # The best node does not matter here, only whether there is one.
+        profile = replace(self._profile_of(pod.spec.scheduler_name), scores=())
+        decision = place(pod, self.snapshot, profile, self._rng)
         if decision.node is not None and reservation:
             name = f"~{reservation}"
             metadata = msgspec.structs.replace(pod.metadata, name=name)
@@ -149,6 +174,14 @@ class Simulation:
     def _settle(self, reservation: str) -> None:
         self._waiting.pop(reservation, None)
         self._forget(reservation)
+
+    def _follow(self, groups: Iterable[Informer[Any]]) -> None:
+        for informer in groups:
+            informer.subscribe(
+                added=self.snapshot.put,
+                updated=lambda _, new: self.snapshot.put(new),
+                deleted=lambda old: self.snapshot.drop(type(old), old.metadata.namespace, old.metadata.name),
+            )
 
     def _node_gone(self, node: Node) -> None:
         self.snapshot.drop(Node, "", node.metadata.name)

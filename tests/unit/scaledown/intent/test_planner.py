@@ -74,7 +74,7 @@ async def planning(strategy: Named) -> AsyncIterator[tuple[Planner, CheckedReque
     planner = Planner(
         view,
         clock,
-        constraints=[Constraint(ZONE)],
+        constraints=lambda _: [Constraint(ZONE)],
         policy_of=lambda policy, _: Policy.of(policy.spec.strategies, registry),
     )
     workload = codec.convert(replicaset(), ReplicaSet)
