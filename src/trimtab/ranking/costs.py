@@ -17,6 +17,9 @@ The int32 range is cut into bands around the multiples of 2,000,000:
 A pod without a policy stands in the middle of its band: below zero if Redundant, 0 (nothing written) if BestEffort,
 above zero if Guaranteed; later subsets go before earlier ones. A policy moves it by up to 999,999 from the middle, so
 never into another band; one value between two bands belongs to neither. 1,073 subsets fit.
+
+Pods of BestEffort subsets share a band, and have no cost while nothing shrinks. Which of them go first is said by the
+tier: a plan (`sequences`) and a policy's standing costs follow it inside the band.
 """
 
 from __future__ import annotations
@@ -81,6 +84,11 @@ class Band:
                 return 0
             case Level.GUARANTEED:
                 return SPACING * (self.subsets - self.subset)
+
+    @property
+    def tier(self) -> int:
+        """The place of the band among all: the lower is emptied first. BestEffort subsets have tiers of their own."""
+        return self.subsets - 1 - self.subset if self.level is Level.BEST_EFFORT else self.centre
 
     def __contains__(self, cost: int) -> bool:
         return abs(cost - self.centre) <= LIMIT

@@ -1,8 +1,8 @@
 """From a plan to the fewest deletion costs that make its result certain.
 
 **When nothing is written.** Only if the worst that the controller may do, at every moment of the window, is as level as
-the plan; where strategies rank the pods, only if it certainly deletes the planned pods. What the controller may do is
-computed (`certainty`), never assumed.
+the plan; where strategies rank the pods, only if it certainly deletes the planned pods, and where they are in subsets,
+only if it certainly deletes as many of each tier. What the controller may do is computed (`certainty`), never assumed.
 
 **Which pods.** A cost is needed only where the controller's choice has to change. So four ways are tried, and the one
 with the fewest writes is taken of those that make the result certain:
@@ -31,6 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
 from trimtab.ranking.costs import INT32_MAX, LIMIT, Side
@@ -120,9 +122,23 @@ class _Task:
     def _is_as_good(self, outcome: DeletionOutcome) -> bool:
         if self.exact or not self.plan.levelings:
             return outcome.is_unique and set(self.keys(outcome.certain)) == set(self.victims)
+        if not self._keeps_tiers(outcome):
+            return False
         found = PossibleVictims(self.workload.rows, (outcome,))
         pairs = zip(self.spreads, self.plan.levelings, strict=True)
         return all(StockCounts(spread, found).worst <= each.skew_after for spread, each in pairs)
+
+    def _keeps_tiers(self, outcome: DeletionOutcome) -> bool:
+        """Whether as many pods of each tier go as planned: what is left to chance is inside one tier."""
+        if not self.workload.tiers:
+            return True
+        tiers = self.workload.tier_column(self.snapshot)
+        planned = np.isin(pod_keys(self.snapshot, self.workload.rows), self.victims)
+        open_tiers = np.unique(tiers[outcome.open])
+        if len(open_tiers) > 1:
+            return False
+        gone = [*tiers[outcome.certain].tolist(), *open_tiers.tolist() * outcome.take]
+        return sorted(gone) == sorted(tiers[planned].tolist())
 
     def keys(self, chosen: Mask) -> tuple[str, ...]:
         """The names of some of the workload's pods."""

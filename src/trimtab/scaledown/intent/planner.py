@@ -28,6 +28,7 @@ from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
+from trimtab.scaledown.intent.gate import Tiers, no_tiers
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
@@ -104,6 +105,7 @@ class Planner:
         policy_of: PolicyOf = strategies_of,
         server_time: ServerTime | None = None,
         settings: ModelSettings = MODEL,
+        tiers: Tiers = no_tiers,
     ) -> None:
         self._view = view
         self._clock = clock
@@ -111,6 +113,7 @@ class Planner:
         self._policy_of = policy_of
         self._server_time = server_time or ServerTime(clock)
         self.settings = settings
+        self._tiers = tiers
 
     async def plan(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans, or why there are none."""
@@ -216,12 +219,13 @@ class Planner:
         self, checked: CheckedRequest, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
     ) -> tuple[int, Callable[[Snapshot], tuple[ControllerPlan, ...]]]:
         """How many pods are to be planned, and the function that does it."""
-        pods = {each.uid: self._view.pods_of(each.uid) for each in sizes}
+        request, pods = checked.request, {each.uid: self._view.pods_of(each.uid) for each in sizes}
         plan = partial(
             replicaset_plans.plan_controller,
             defaults=self._constraints,
             model=self._model(workload),
             foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
+            tiers=self._tiers(request.kind, request.namespace, request.name, request.after),
         )
 
         def work(snapshot: Snapshot) -> tuple[ControllerPlan, ...]:
