@@ -149,8 +149,8 @@ async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -
         gate = asyncio.Semaphore(in_flight)
         made = await asyncio.gather(*(_create(client, owner, number, gate) for number in range(PODS)))
         whole = time.perf_counter() - started
+        found = [await asyncio.to_thread(_reported, each) for each in webhooks]
         stopped = await _create_while_stopped(client, owner, processes)
-        found = [await asyncio.to_thread(_ended, each) for each in webhooks]
         late = _late(Counter(subset for subset, _ in made), Counter(outcome for each in found for outcome in each[1]))
         seconds = [each for report in found for each in report[0]]
         writes, conflicts = (sum(report[place] for report in found) for place in (2, 3))
@@ -331,9 +331,10 @@ def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
                     await asyncio.sleep(0.01)
                 pipe.send((edge.port, os.getpid()))
                 await asyncio.to_thread(pipe.recv)
-            count = functools.partial(subsets.batcher.metrics.registry.get_sample_value, f"{_WRITES}_total")
-            written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
-            pipe.send((watch.seconds, watch.outcomes, *written))
+                count = functools.partial(subsets.batcher.metrics.registry.get_sample_value, f"{_WRITES}_total")
+                written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
+                pipe.send((watch.seconds, watch.outcomes, *written))
+                await asyncio.to_thread(pipe.recv)
 
     asyncio.run(run())
 
@@ -393,9 +394,9 @@ def _started(target: Any, *arguments: object) -> Iterator[Connection]:
             process.terminate()
 
 
-def _ended(pipe: Connection) -> Any:
-    """Tell a process to end, and what it has seen."""
-    pipe.send("end")
+def _reported(pipe: Connection) -> Any:
+    """What a process has seen so far."""
+    pipe.send("report")
     return pipe.recv()
 
 

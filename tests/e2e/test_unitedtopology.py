@@ -6,6 +6,7 @@ The same holds on the lab and on a real control plane: nothing here knows which 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -31,6 +32,8 @@ from trimtab.kube.sessions import Session
 from trimtab_lab.nodes import shapes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+log = logging.getLogger(__name__)
 
 ZONES = {"zone-a": 2, "zone-b": 2, "zone-c": 2}
 PATIENCE = 90.0
@@ -378,3 +381,92 @@ async def trouble(trimtab: Trimtab, made: DeploymentSandbox) -> None:
     await trimtab.start(WEBHOOKS)
     node = next(iter(made.machines.store))
     assert isinstance(node, Node)
+
+
+# Rented capacity: last in, first out, and pods that return
+
+
+class Availability:
+    """Watches the pods of a sandbox: the fewest that were ready at a time, and how many there were in all."""
+
+    def __init__(self, made: DeploymentSandbox) -> None:
+        self._made = made
+        self._is_on = True
+        self.fewest = self._ready()
+        made.pods.subscribe(
+            added=lambda _: self._note(), updated=lambda _, __: self._note(), deleted=lambda _: self._note()
+        )
+
+    def stop(self) -> None:
+        """What follows does not count."""
+        self._is_on = False
+
+    def _ready(self) -> int:
+        return sum(pod.active and pod.ready for pod in self._made.pods.store)
+
+    def _note(self) -> None:
+        self.fewest = min(self.fewest, self._ready()) if self._is_on else self.fewest
+
+
+async def test_rented_pods_go_first_and_the_others_return(client: Client) -> None:
+    """Story 3 end to end: own nodes fill, rented ones take the rest and are left first; with more own nodes, all pods
+    return, one at a time, by a budget that allows no more; then nothing moves and nothing is written."""
+    async with deployment_sandbox(client, {"zone-a": 2}) as made, running_subsets(client, made.name):
+        await rented(made, {"zone-a": 2})
+        settling = 5
+        back = {"settlingSeconds": settling, "maxPods": 1}
+        adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30, "return": back}}
+        await create_topology(made, *own_and_rented(), scheduleStrategy=adaptive)
+        body = made.deployment("web", 8)
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        await client.create(Deployment, body, namespace=made.name)
+        await made.settled(8)
+        await counted(made, ecs=4, vk=4)
+        await made.scale("web", 4)
+        await made.settled(4)
+        await counted(made, ecs=4, vk=0)
+        await made.scale("web", 8)
+        await made.settled(8)
+        await counted(made, ecs=4, vk=4)
+        budget = {"metadata": {"name": "web"}, "spec": {"minAvailable": 7, "selector": body["spec"]["selector"]}}
+        await client.create(PodDisruptionBudget, budget, namespace=made.name)
+        availability = Availability(made)
+        started = asyncio.get_running_loop().time()
+        await rented(made, {"zone-a": 4})
+        await counted(made, ecs=8, vk=0)
+        took = asyncio.get_running_loop().time() - started
+        await made.settled(8)
+        availability.stop()
+        assert availability.fewest >= 7
+        log.info("4 pods returned in %.1f s, settling time %d s; %d of 8 ready", took, settling, availability.fewest)
+        await eventually(lambda: is_quiet(client, made.name))
+        uids = {pod.metadata.uid for pod in made.pods.store}
+        version = (await client.get(UnitedTopology, "web", namespace=made.name)).metadata.resource_version
+        await asyncio.sleep(4 * settling)
+        assert {pod.metadata.uid for pod in made.pods.store} == uids
+        assert (await client.get(UnitedTopology, "web", namespace=made.name)).metadata.resource_version == version
+
+
+async def is_quiet(client: Client, namespace: str) -> bool:
+    """Whether nothing is remembered of pods that returned."""
+    status = (await client.get(UnitedTopology, "web", namespace=namespace)).status
+    return not status.returns and not any(row.creating or row.deleting for row in status.subset_statuses)
+
+
+async def test_a_cloneset_leaves_rented_nodes_first(client: Client) -> None:
+    """BestEffort pods without any policy: exactly those of the last subset go, and on the way up they fill in order."""
+    async with deployment_sandbox(client, {"zone-a": 2}) as made, running_subsets(client, made.name):
+        await rented(made, {"zone-a": 2})
+        await create_topology(made, *own_and_rented(), kind="CloneSet", scheduleStrategy={"type": "Adaptive"})
+        tree = made.deployment("web", 7)
+        tree["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        await client.create(
+            CloneSet, {"apiVersion": VERSIONS["CloneSet"], "kind": "CloneSet", **tree}, namespace=made.name
+        )
+        await made.settled(7)
+        await counted(made, ecs=4, vk=3)
+        await client.resize(CloneSet, "web", 5, namespace=made.name)
+        await made.settled(5)
+        await counted(made, ecs=4, vk=1)
+        await client.delete(CloneSet, "web", namespace=made.name, propagation="Background")
+        await made.until(lambda store: not len(store))

@@ -39,6 +39,7 @@ but their pods, and there is no last recount that a cache could be older than.
 | `recount`       | from existing pods and the old status to the new status, in one value                            |
 | `levels`        | Guaranteed, BestEffort, Redundant                                                                |
 | `rescheduling`  | Adaptive: pods that cannot be scheduled, subsets that were found full                            |
+| `returning`     | Adaptive: pods that return to an earlier subset which has room again                             |
 
 **Callers**
 
@@ -49,6 +50,7 @@ but their pods, and there is no last recount that a cache could be older than.
 | the controller counts              | `members.member_of` for each pod, `recount.recount`; on `Stale` it requeues   |
 | … and ranks                        | `levels.pod_levels`; with the target size, to prepare a scale-down            |
 | … and reschedules (Adaptive)       | `rescheduling.unschedulable_since`, `reschedule`; written before the deletion |
+| … and returns pods (Adaptive)      | `returning.plan_returns`; written before the eviction                         |
 | every writer                       | `statuses.patch`: conditional on the version that was read                    |
 
 For the keys in `Recount.overdue` the caller does an uncached read, after the status was read, and passes the result as

@@ -25,7 +25,7 @@ from trimtab.api.unitedtopology import (
     UnitedTopologyStatus,
     status_tree,
 )
-from trimtab.subsets.apportionment import limits
+from trimtab.subsets.apportionment import floors, limits
 
 UNLIMITED = -1
 MOST_ENTRIES = MAX_PENDING
@@ -46,6 +46,8 @@ class Row:
     creating: dict[str, datetime] = field(default_factory=dict)
     deleting: dict[str, datetime] = field(default_factory=dict)
     reschedule: int = 0
+    floor: int = 0
+    """Pods that it gets before any other subset."""
 
     @property
     def is_idle(self) -> bool:
@@ -85,6 +87,7 @@ class Table:
         self.replicas = status.replicas if replicas is None else replicas
         self._current = status.observed_generation == topology.metadata.generation and self.replicas == status.replicas
         self._limits = limits(topology.spec.subsets, self.replicas)
+        self._floors = floors(topology.spec.subsets, self.replicas)
         self._revisions: dict[str, list[Row]] = {}
         if status.subset_statuses:
             self._revisions[status.revision] = self._rows(status.subset_statuses)
@@ -134,11 +137,12 @@ class Table:
     def _rows(self, statuses: Sequence[SubsetStatus]) -> list[Row]:
         known = {status.name: status for status in statuses}
         names = [subset.name for subset in self._topology.spec.subsets]
-        return [self._row(name, limit, known.get(name)) for name, limit in zip(names, self._limits, strict=True)]
+        bounds = zip(names, self._limits, self._floors, strict=True)
+        return [self._row(name, limit, floor, known.get(name)) for name, limit, floor in bounds]
 
-    def _row(self, name: str, limit: int | None, status: SubsetStatus | None) -> Row:
+    def _row(self, name: str, limit: int | None, floor: int, status: SubsetStatus | None) -> Row:
         if status is None:
-            return Row(name, limit, limit or 0)
+            return Row(name, limit, limit or 0, floor=floor)
         return Row(
             name,
             limit,
@@ -147,6 +151,7 @@ class Table:
             dict(status.creating),
             dict(status.deleting),
             status.missing_reschedule,
+            floor,
         )
 
     def _missing(self, limit: int | None, status: SubsetStatus) -> int:

@@ -2,7 +2,7 @@
 
 | level      | pods                                                                                | cost     |
 |------------|-------------------------------------------------------------------------------------|----------|
-| Guaranteed | of the newest revision, within the maximum of their subset                          | above 0  |
+| Guaranteed | of the newest revision, within the minimum or maximum of their subset               | above 0  |
 | BestEffort | in a subset without a maximum                                                       | none     |
 | Redundant  | above the maximum of their subset; of an older revision, in one that has a maximum  | below 0  |
 
@@ -43,13 +43,18 @@ def bands(topology: UnitedTopology, members: Iterable[Member], *, replicas: int,
     subsets = topology.spec.subsets
     levels = pod_levels(subsets, known.values(), replicas)
     old = {name for name, member in known.items() if revision and member.revision != revision}
-    return {name: _band(level, len(subsets), is_old=name in old) for name, level in levels.items()}
+    floored = [index for index, subset in enumerate(subsets) if subset.min_replicas]
+    places = {index: place for place, index in enumerate(reversed(floored), 1)}
+    return {
+        name: _band(level, len(subsets), places[level.subset] if level.in_floor else 0, is_old=name in old)
+        for name, level in levels.items()
+    }
 
 
 @functools.lru_cache(maxsize=4096)
-def _band(pod: PodLevel, subsets: int, *, is_old: bool) -> Band:
+def _band(pod: PodLevel, subsets: int, floor: int, *, is_old: bool) -> Band:
     if not is_old:
-        return Band(pod.level, pod.subset, subsets)
+        return Band(pod.level, pod.subset, subsets, floor)
     level = Level.BEST_EFFORT if pod.level is Level.BEST_EFFORT else Level.REDUNDANT
     return Band(level, subsets - 1 - pod.subset, subsets)
 

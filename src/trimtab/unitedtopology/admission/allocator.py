@@ -114,7 +114,7 @@ class Allocator:
         deletions = await self._deletions(topology, batch)
         topology = _with(topology, allocation.announce(topology, deletions, now=self._now()))
         announced = frozenset(each.name for each in deletions)
-        if replicas is None and creations and allocation.has_percentages(topology):
+        if replicas is None and creations and allocation.needs_size(topology):
             replicas = await self._lookups.size(topology)
         decision = await self._reserve(topology, creations, replicas, listed_version)
         return replace(decision, announced=announced)

@@ -159,7 +159,7 @@ class TopologyBatch:
         Raises Conflict if another version is stored than was decided from, and _ResizedError if the size has changed.
         """
         hint = known or self.current()
-        if hint is None or not batch.creations or not allocation.has_percentages(hint):
+        if hint is None or not batch.creations or not allocation.needs_size(hint):
             return await self._write(known, batch, None)
         reading = asyncio.ensure_future(self._shared.lookups.size(hint))
         try:
