@@ -23,7 +23,8 @@ rules make that safe however old a cache is; the tests explore every interleavin
 A cache may trigger a read, and never decides: a webhook that has seen a pod fail, or be released, lists all pods
 uncached with its next batch. Where the status was counted for another generation, or not at all, the first recount
 lists uncached too, in the webhook as in the controller: reservations in a subset that was removed are held by nothing
-but their pods, and there is no last recount that a cache could be older than.
+but their pods, and there is no last recount that a cache could be older than. A subset that is renamed keeps its
+reservations, and so does a UnitedTopology that is deleted and created again: every webhook has seen the last status.
 
 **Modules**
 

@@ -37,6 +37,7 @@ from datetime import datetime
 
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets.demand import Demand, Owner, OwnerRows
+from trimtab.subsets.recount import CREATION_LIMIT
 from trimtab.subsets.statuses import MOST_ENTRIES, Row, Table, announced_key
 
 
@@ -164,6 +165,30 @@ def withdraw(topology: UnitedTopology, reservations: Collection[str]) -> UnitedT
     for _, row in table.all():
         for reservation in reservations:
             row.creating.pop(reservation, None)
+    return table.frozen()
+
+
+Reservations = Mapping[tuple[str, str], Mapping[str, datetime]]
+"""Entries of `creating`, by revision and subset."""
+
+
+def reservations(topology: UnitedTopology) -> Reservations:
+    """The reservations of a UnitedTopology, whose pods may be between admission and storage."""
+    return {(revision, row.name): dict(row.creating) for revision, row in Table(topology).all() if row.creating}
+
+
+def restore(topology: UnitedTopology, former: Reservations, *, now: datetime) -> UnitedTopologyStatus:
+    """Add the reservations of a UnitedTopology of the same name that was deleted, as far as their pods may still come.
+
+    Should a pod be counted already, the next recount removes its entry.
+    """
+    table = Table(topology)
+    names = {subset.name for subset in topology.spec.subsets}
+    for (revision, subset), entries in former.items():
+        young = {key: since for key, since in entries.items() if now < since + CREATION_LIMIT}
+        if young and subset in names and table.has_space_for(revision):
+            row = next(row for row in table.rows(revision) if row.name == subset)
+            row.creating = young | row.creating
     return table.frozen()
 
 

@@ -1,7 +1,8 @@
 """The status as a table: a row for each subset, a table for each revision; and the patch that writes it.
 
 A table is a working copy. It follows the current spec, even where the status was counted for an older one: the limits
-are those of the spec, new subsets have empty rows, and counts stay as they are.
+are those of the spec, new subsets have empty rows, and counts stay as they are. A subset that was renamed, so that the
+spec has a new name where the status has one that is gone, keeps its row: pods may be between admission and storage.
 
 `missingReplicas` is never written below zero (-1 means no maximum), so a subset above its maximum has 0; how many pods
 it has is in `replicas`.
@@ -135,8 +136,8 @@ class Table:
         return msgspec.structs.replace(self._topology.status, **(fields | changes))
 
     def _rows(self, statuses: Sequence[SubsetStatus]) -> list[Row]:
-        known = {status.name: status for status in statuses}
         names = [subset.name for subset in self._topology.spec.subsets]
+        known = {status.name: status for status in statuses} | _renamed(names, statuses)
         bounds = zip(names, self._limits, self._floors, strict=True)
         return [self._row(name, limit, floor, known.get(name)) for name, limit, floor in bounds]
 
@@ -161,6 +162,15 @@ class Table:
         if self._current and status.missing_replicas > 0:
             return status.missing_replicas
         return min(0, limit - status.replicas) if self._current else limit - status.replicas
+
+
+def _renamed(names: Sequence[str], statuses: Sequence[SubsetStatus]) -> dict[str, SubsetStatus]:
+    """The rows of renamed subsets by their new names: those at the same place in a spec of the same length."""
+    if len(names) != len(statuses):
+        return {}
+    old = {status.name for status in statuses}
+    pairs = zip(names, statuses, strict=True)
+    return {name: status for name, status in pairs if name not in old and status.name not in names}
 
 
 def is_counted(topology: UnitedTopology) -> bool:

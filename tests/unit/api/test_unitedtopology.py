@@ -79,7 +79,19 @@ def test_valid_topologies_are_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology(target={"kind": "StatefulSet"}),
-            'spec.targetRef.kind: "StatefulSet" of apps/v1 cannot have subsets; write Deployment or ReplicaSet',
+            "spec.targetRef.kind: StatefulSet removes its highest ordinal whatever its pods cost, and its pods keep their "
+            "names and volumes; write Deployment or ReplicaSet or CloneSet",
+            id="a StatefulSet, with the reason",
+        ),
+        pytest.param(
+            topology(target={"apiVersion": "batch/v1", "kind": "Job"}),
+            "spec.targetRef.kind: Job does not choose by cost, and its pods end by themselves; write Deployment or "
+            "ReplicaSet or CloneSet",
+            id="a Job, with the reason",
+        ),
+        pytest.param(
+            topology(target={"kind": "DaemonSet"}),
+            'spec.targetRef.kind: "DaemonSet" of apps/v1 cannot have subsets; write Deployment or ReplicaSet',
             id="an unknown kind",
         ),
         pytest.param(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from trimtab.api import codec, limits, nodeselectors, percent, selectors
 from trimtab.api.cloneset import SPECIFIED_DELETE
@@ -23,6 +23,11 @@ from trimtab.api.unitedtopology.objects import (
 )
 
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_REFUSED: Mapping[str, str] = {
+    "StatefulSet": "removes its highest ordinal whatever its pods cost, and its pods keep their names and volumes",
+    "Job": "does not choose by cost, and its pods end by themselves",
+}
+"""Kinds that cannot have subsets, and why."""
 _PATCHABLE = frozenset({"labels", "annotations", "finalizers"})
 _MAX_PATCH = 65_536
 """Bytes of a patch as JSON: it is applied to every pod of the subset while its creation waits."""
@@ -95,7 +100,10 @@ def _return_problems(adaptive: AdaptiveStrategy | None) -> Iterator[InvalidError
 
 def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
     kinds = TARGETS.get(target.api_version)
-    if kinds is None:
+    if target.kind in _REFUSED:
+        written = " or ".join(kind for each in TARGETS.values() for kind in each)
+        yield InvalidError("spec.targetRef.kind", f"{target.kind} {_REFUSED[target.kind]}; write {written}")
+    elif kinds is None:
         known = " or ".join(TARGETS)
         yield InvalidError("spec.targetRef.apiVersion", f'"{target.api_version}" is not supported; write {known}')
     elif target.kind not in kinds:

@@ -109,6 +109,8 @@ class Allocator:
             topology = (await self._recount(topology, creations[0].revision)).topology
         elif not topology.status.subset_statuses:
             return Decision(topology)
+        if batch.former:
+            topology = _with(topology, allocation.restore(topology, batch.former, now=self._now()))
         topology = _with(topology, allocation.withdraw(topology, batch.withdrawn))
         topology = await self._revert(topology, batch.reverts)
         deletions = await self._deletions(topology, batch)
