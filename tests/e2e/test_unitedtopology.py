@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, running_subsets
+from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, configuration, running, running_subsets
 from tests.lab.deployments import TAINT, DeploymentSandbox, deployment_sandbox
 from trimtab.api import annotations as keys
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL
@@ -27,6 +27,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, TooManyRequests
+from trimtab.kube.resources import untyped
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.sessions import Session
 from trimtab_lab.nodes import shapes
@@ -470,3 +471,39 @@ async def test_a_cloneset_leaves_rented_nodes_first(client: Client) -> None:
         await counted(made, ecs=4, vk=1)
         await client.delete(CloneSet, "web", namespace=made.name, propagation="Background")
         await made.until(lambda store: not len(store))
+
+
+# Patches that an API server would refuse
+
+
+PRIORITIES = untyped("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
+
+
+async def test_patches_are_tried_before_pods_are(client: Client) -> None:
+    """Refused with the UnitedTopology: by rule, and by a dry run. A priority class is resolved anew."""
+    async with deployment_sandbox(client, {"zone-a": 1}) as made:
+        tree = configuration(made.name, unitedTopology={"allowedPatchFields": ["priorityClassName"]})
+        urgent = f"urgent-{made.name}"
+        async with running(client, tree, [WEBHOOKS, CONTROLLERS]):
+            await client.create(PRIORITIES, {"metadata": {"name": urgent}, "value": 1000})
+            await client.create(Deployment, made.deployment("web", 0), namespace=made.name)
+            mount = [{"name": "cache", "mountPath": "/cache"}]
+            port = [{"containerPort": 80, "name": "much-too-long-a-name"}]
+            for field, value, words in (
+                ("volumeMounts", mount, r'no volume "cache"'),
+                ("resources", {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}, "more than the limit"),
+                ("ports", port, r"the API server would refuse its pods.*name"),
+            ):
+                patch = {"spec": {"containers": [{"name": "main", field: value}]}}
+                with pytest.raises(ApiError, match=words):
+                    await create_topology(made, {"name": "a", "patch": patch})
+            missing = {"spec": {"priorityClassName": "does-not-exist"}}
+            with pytest.raises(ApiError, match="the API server would refuse its pods"):
+                await create_topology(made, {"name": "a", "patch": missing})
+            await create_topology(made, {"name": "a", "patch": {"spec": {"priorityClassName": urgent}}})
+            await made.scale("web", 2)
+            await made.settled(2)
+            assert {pod.spec.priority for pod in made.pods.store} == {1000}
+            assert shares(made) == {"a": 2}
+            await client.delete_all(UnitedTopology, namespace=made.name)
+        await client.delete(PRIORITIES, urgent)

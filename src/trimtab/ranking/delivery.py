@@ -42,7 +42,7 @@ from trimtab.ranking.sequences import places_in, removal_sequence, stock_order
 from trimtab.ranking.spreads import Spread, resolve
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
-from trimtab.snapshot.columns import Mask
+from trimtab.snapshot.columns import IntColumn, Mask
 
 BURST = 500
 """How many pods a ReplicaSet's controller deletes in one sync; for more it sorts again."""
@@ -93,6 +93,26 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Tiers:
+    """The tier of each pod, numbered from 0, and how many pods of each are to go."""
+
+    codes: IntColumn
+    planned: IntColumn
+
+    @classmethod
+    def of(cls, made: Plan, workload: Workload, snapshot: Snapshot) -> _Tiers:
+        codes = np.unique(workload.tier_column(snapshot), return_inverse=True)[1].astype(np.int64)
+        gone = set(made.keys)
+        chosen = np.array([key in gone for key in pod_keys(snapshot, workload.rows)], dtype=np.bool_)
+        return cls(codes, np.bincount(codes[chosen], minlength=int(codes.max(initial=-1)) + 1))
+
+    def count(self, chosen: Mask) -> IntColumn:
+        """How many of some pods each tier has."""
+        counts: IntColumn = np.bincount(self.codes[chosen], minlength=len(self.planned))
+        return counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Task:
     """A plan to be made certain."""
 
@@ -104,6 +124,7 @@ class _Task:
     survivors: tuple[str, ...]
     exact: bool
     spreads: tuple[Spread, ...]
+    tiers: _Tiers | None
 
     @property
     def victims(self) -> tuple[str, ...]:
@@ -130,15 +151,12 @@ class _Task:
 
     def _keeps_tiers(self, outcome: DeletionOutcome) -> bool:
         """Whether as many pods of each tier go as planned: what is left to chance is inside one tier."""
-        if not self.workload.tiers:
+        if self.tiers is None:
             return True
-        tiers = self.workload.tier_column(self.snapshot)
-        planned = np.isin(pod_keys(self.snapshot, self.workload.rows), self.victims)
-        open_tiers = np.unique(tiers[outcome.open])
-        if len(open_tiers) > 1:
-            return False
-        gone = [*tiers[outcome.certain].tolist(), *open_tiers.tolist() * outcome.take]
-        return sorted(gone) == sorted(tiers[planned].tolist())
+        by_chance = np.unique(self.tiers.codes[outcome.open])
+        counts = self.tiers.count(outcome.certain)
+        counts[by_chance] += outcome.take
+        return len(by_chance) < 2 and bool((counts == self.tiers.planned).all())
 
     def keys(self, chosen: Mask) -> tuple[str, ...]:
         """The names of some of the workload's pods."""
@@ -170,7 +188,8 @@ def deliver(
     survivors = _survivors(made, workload, snapshot, policy, now)
     exact = policy is not None and bool(policy.combination.strategies)
     spreads = resolve(workload.constraints, snapshot, workload.rows)
-    task = _Task(made, workload, snapshot, costs, window, survivors, exact, spreads)
+    tiers = _Tiers.of(made, workload, snapshot) if workload.tiers else None
+    task = _Task(made, workload, snapshot, costs, window, survivors, exact, spreads, tiers)
     if task.separates({}):
         return Delivery(Side.VICTIMS, (), is_exact=True)
     found = task.counterexample({}) if rely else None

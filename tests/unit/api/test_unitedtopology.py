@@ -79,8 +79,8 @@ def test_valid_topologies_are_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology(target={"kind": "StatefulSet"}),
-            "spec.targetRef.kind: StatefulSet removes its highest ordinal whatever its pods cost, and its pods keep their "
-            "names and volumes; write Deployment or ReplicaSet or CloneSet",
+            "spec.targetRef.kind: StatefulSet removes its highest ordinal whatever its pods cost, and its pods keep "
+            "their names and volumes; write Deployment or ReplicaSet or CloneSet",
             id="a StatefulSet, with the reason",
         ),
         pytest.param(

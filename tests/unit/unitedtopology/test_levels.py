@@ -137,3 +137,17 @@ def test_floors_are_given_up_last() -> None:
     order = sorted(found, key=lambda name: found[name].tier)
     assert order == ["new-0-1", "new-2-1", "new-1-0", "new-2-0", "new-0-0"]
     assert [found[name].centre // SPACING for name in order] == [0, 1, 2, 4, 5]
+
+
+async def test_tiers_of_a_workload(cluster: TopologyCluster) -> None:
+    """Later BestEffort subsets first, pods in no subset with the last one, and foreign costs in their subset."""
+    cluster.room = 1
+    await cluster.deploy(3)
+    first = next(pod for pod in await cluster.pods() if pod.spec.node_name.startswith("z1"))
+    await cluster.create_topology(subset("a", "z1"), subset("b", "z2"))
+    await cluster.patch(Pod, first.metadata.name, {"metadata": {"annotations": {DELETION_COST: "7"}}})
+    found = cluster.controller.levels.tiers("Deployment", "default", "web", 2)
+    assert found is not None
+    by_zone = {pod.spec.node_name[:2]: found[pod.key] for pod in await cluster.pods()}
+    assert by_zone == {"z1": 1, "z2": 0, "z3": 0}
+    assert cluster.controller.levels.tiers("Deployment", "default", "other", 2) is None
