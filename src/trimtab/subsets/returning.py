@@ -1,7 +1,8 @@
 """Adaptive: pods that return to an earlier subset, once that has had room for a while.
 
 1. A pod returns to the first subset before its own that has free capacity, was not found full lately, and in which a
-   node can take a pod as that subset shapes it. It must have had that room for the whole settling time.
+   node can take a pod as that subset shapes it. It must have had that room for the whole settling time. Subsets below
+   their minimum come first, and get pods of any other.
 2. Nothing moves unless the workload is at rest: as many pods as it wants, all of the newest revision and available,
    none being created or deleted, no scale-down under way.
 3. At most `maxPods` move at once, and the next follow when the workload is at rest again and the subset has had room
@@ -17,7 +18,7 @@ is to have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -74,9 +75,12 @@ def plan_returns(
         return Returns(status.returns, status.shortages)
     rows = Table(topology).rows(status.revision)
     settling = timedelta(seconds=strategy.settling_seconds)
-    shortages = _after_moves(topology, rows, members, now)
-    full = {each.name for each in shortages if each.until > now}
     wait = min(strategy.settling_seconds / _MOST_CHECKS, _LONGEST_WAIT)
+    names = {member.name for member in members if member.active}
+    if any(now < each.since + settling and names & set(each.pods) for each in status.returns):
+        return Returns(status.returns, status.shortages, recheck=wait)  # the evictions have not been seen yet
+    shortages = _after_moves(topology, rows, names, now)
+    full = {each.name for each in shortages if each.until > now}
     for index, movable in _targets(rows, full, members):
         if not has_room(index):
             continue
@@ -91,15 +95,14 @@ def plan_returns(
         names = tuple(member.name for member in moves)
         entry = SubsetReturn(name=row.name, since=now, expected=row.replicas + count, pods=names)
         return Returns((entry,), shortages, moves, row.name, wait)
-    return Returns((), shortages, recheck=wait if _has_later_pods(rows) else None)
+    return Returns((), shortages, recheck=wait if _has_misplaced_pods(rows) else None)
 
 
 def _after_moves(
-    topology: UnitedTopology, rows: Sequence[Row], members: Sequence[Member], now: datetime
+    topology: UnitedTopology, rows: Sequence[Row], names: Collection[str], now: datetime
 ) -> tuple[Shortage, ...]:
     """The shortages, with subsets that have not got the pods that were evicted for them."""
     replicas = {row.name: row.replicas for row in rows}
-    names = {member.name for member in members if member.active}
     shortages = topology.status.shortages
     for each in topology.status.returns:
         refused = sum(name in names for name in each.pods)
@@ -110,11 +113,14 @@ def _after_moves(
 
 def _targets(rows: Sequence[Row], full: set[str], members: Sequence[Member]) -> Iterator[tuple[int, list[Member]]]:
     """The subsets that may take pods of later ones, in order, each with these pods, the first to move first."""
-    for index, row in enumerate(rows):
+    below = [index for index, row in enumerate(rows) if row.replicas < row.floor]
+    for index in dict.fromkeys((*below, *range(len(rows)))):
+        row = rows[index]
+        others = [each for each in rows if each is not row] if index in below else rows[index + 1 :]
         if row.name not in full and _capacity(row) > 0:
-            movable = [pod for later in reversed(rows[index + 1 :]) for pod in _movable(later, members)]
+            movable = [pod for other in reversed(others) for pod in _movable(other, members)]
             if movable:
-                yield index, movable
+                yield index, movable[: row.floor - row.replicas] if index in below else movable
 
 
 def _movable(row: Row, members: Sequence[Member]) -> list[Member]:
@@ -128,5 +134,6 @@ def _capacity(row: Row) -> int:
     return row.missing - len(row.creating) if row.limit is not None else 2**31
 
 
-def _has_later_pods(rows: Sequence[Row]) -> bool:
-    return any(row.replicas > row.floor for row in rows[1:])
+def _has_misplaced_pods(rows: Sequence[Row]) -> bool:
+    """Whether pods would be elsewhere if all subsets had room."""
+    return any(row.replicas > row.floor for row in rows[1:]) or any(row.replicas < row.floor for row in rows)

@@ -52,7 +52,8 @@ class ElasticCluster:
     """Pods without a node, and since when."""
     lost: set[str] = field(default_factory=set)
     """Subsets that lost nodes since pods returned to them."""
-    returned: set[str] = field(default_factory=set)
+    arrived: set[str] = field(default_factory=set)
+    """Pods that returned to an earlier subset."""
     moves: int = 0
     number: int = 0
 
@@ -124,7 +125,7 @@ class ElasticCluster:
 
     def scale(self) -> None:
         """Another size; a smaller one deletes by the subsets."""
-        before = self.shares()
+        before = Counter(pod.subset for pod in self.pods.values() if pod.name not in self.pending)
         self.size = self.rng.randrange(0, 16)
         for name in self.victims(len(self.pods) - self.size) if self.size < len(self.pods) else []:
             self.delete(name)
@@ -171,8 +172,8 @@ class ElasticCluster:
         for name in [name for name, since in self.pending.items() if since + CRITICAL <= self.now]:
             status = reschedule(self.topology, self.pods[name], now=self.now)
             if status is not None:
-                subset_name = self.pods[name].subset
-                assert subset_name not in self.returned - self.lost, f"a pod left {subset_name} again, without a cause"
+                left = self.pods[name].subset
+                assert name not in self.arrived or left in self.lost, f"{name} left {left} again, without a cause"
                 self.topology = with_status(self.topology, status)
                 self.delete(name)
                 self.settle()
@@ -189,7 +190,7 @@ class ElasticCluster:
 
         at_rest = not self.pending and len(self.pods) == self.size
         at_rest = at_rest and all(pod.revision == self.revision for pod in self.pods.values())
-        before = self.shares()
+        before, known = self.shares(), self.number
         found = plan_returns(
             self.topology, tuple(self.pods.values()), is_at_rest=at_rest, has_room=has_room, now=self.now
         )
@@ -201,7 +202,7 @@ class ElasticCluster:
         self.settle()
         if found.moves:
             self.moves += len(found.moves)
-            self.returned.add(found.target)
+            self.arrived |= {f"p-{number}" for number in range(known + 1, self.number + 1)}
             self.lost.discard(found.target)
             assert self.shares()[found.target] == before[found.target] + len(found.moves)
 

@@ -182,9 +182,12 @@ def test_an_eviction_that_was_refused_is_no_failure() -> None:
     of = counted(returning(), *members, replicas=4)
     _, of = step(of, members, room(own=1), NOON)
     _, of = step(of, members, room(own=1), at(60))
+    moved = of.status.returns
     found, of = step(of, members, room(own=1), at(61))
+    assert (found.returns, found.moves) == (moved, ())
+    found, of = step(of, members, room(own=1), at(120))
     assert found.shortages == ()
-    assert found.returns == (SubsetReturn(name="own", since=at(61)),)
+    assert found.returns == (SubsetReturn(name="own", since=at(120)),)
 
 
 def test_without_the_setting_nothing_returns() -> None:
@@ -194,3 +197,12 @@ def test_without_the_setting_nothing_returns() -> None:
     of = with_status(of, msgspec.structs.replace(of.status, returns=(SubsetReturn(name="own", since=NOON),)))
     found = plan(of, members)
     assert (found.returns, found.moves, found.recheck) == ((), (), None)
+
+
+def test_a_subset_below_its_minimum_gets_pods_of_any_other() -> None:
+    """Before all others, and no more than it lacks."""
+    members = pods(own=4, steady=1, rented=1)
+    of = counted(returning(OWN, subset("steady", minReplicas=3), RENTED, max_pods=9), *members, replicas=6)
+    _, of = step(of, members, room(own=0, steady=9, rented=9), NOON)
+    found, _ = step(of, members, room(own=0, steady=9, rented=9), at(60))
+    assert (names(found), found.target) == (["rented-0", "own-3"], "steady")

@@ -85,7 +85,7 @@ async def test_a_disruption_budget_is_obeyed(elastic: ElasticCluster) -> None:
     assert await elastic.event_messages(Reason.RETURN_DELAYED)
     assert (await elastic.topology()).status.shortages == ()
     await elastic.patch(PodDisruptionBudget, "web", {"spec": {"minAvailable": 3}})
-    await elastic.pass_time(240)
+    await elastic.pass_time(400)
     assert await elastic.pods_by_subset() == {"own": 4}
 
 
