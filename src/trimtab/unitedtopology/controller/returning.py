@@ -22,6 +22,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, NotFound, TooManyRequests
 from trimtab.kube.events import NORMAL, Recorder
+from trimtab.kube.retries import NO_RETRIES
 from trimtab.subsets import returning, shaping
 from trimtab.subsets.members import Member
 from trimtab.unitedtopology import costs
@@ -45,7 +46,7 @@ class Returner:
         *,
         allowed_fields: Sequence[str] = (),
     ) -> None:
-        self._client = client
+        self._client = client.using(retry=NO_RETRIES)  # a budget that refuses is asked again after a settling time
         self._clock = client.clock
         self._view = view
         self._counter = counter
