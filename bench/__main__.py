@@ -31,6 +31,8 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "cloneset-1k-to-300": cloneset.seconds_1k_to_300,
     "cloneset-calls-a-pod": cloneset.calls_1k_to_300,
     "subsets-admission-p99": subsets.admission_p99,
+    "subsets-creation-p99": subsets.creation_p99,
+    "subsets-creation-stopped": subsets.creation_while_stopped,
     "subsets-status-writes": subsets.status_writes,
     "subsets-without-subset": subsets.without_subset,
     "cli-help": inspection.overview,

@@ -8,6 +8,9 @@ What must hold is checked, not measured: every limit exact, no pod refused. Meas
 webhooks (99 of 100 are quicker), how many conditional writes there were, and how many pods were admitted without a
 subset: none, unless the machine is too busy.
 
+Then all webhook processes are stopped (they accept connections and answer nothing), and some more pods are created:
+each creation must end soon after the one second for which the API server waits.
+
     python -m bench.subsets --kubeconfig FILE      the same on any cluster that has the CRDs
 """
 
@@ -19,6 +22,8 @@ import base64
 import contextlib
 import functools
 import multiprocessing
+import os
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -60,6 +65,9 @@ PROCESSES = 3
 IN_FLIGHT = 200
 """How many creations are under way together: as many as API servers serve at a time, by default."""
 LIMITS: tuple[int | str | None, ...] = (300, "40%", None)
+STOPPED_PODS = 60
+STOPPED_AT_ONCE = 20
+"""How many pods are created while the webhooks are stopped, and how many of them together."""
 WANTED = {"s0": 300, "s1": 400, "s2": 300}
 NAME = "bench-subsets"
 FINALIZER = "trimtab.dev/bench"
@@ -83,6 +91,8 @@ class Load:
     conflicts: int
     without_subset: int
     whole: float
+    stopped: list[float]
+    """How long each creation took, for the client, while all webhooks were stopped."""
 
     def share(self, part: float) -> float:
         """The time that this part of the reviews stayed within."""
@@ -92,6 +102,17 @@ class Load:
 def admission_p99() -> Figure:
     """Milliseconds in which 99 of 100 reviews were answered."""
     return Figure(_on_the_lab().share(0.99) * 1e3, "ms", calibration() * 1e3, "value <= 1000")
+
+
+def creation_p99() -> Figure:
+    """Milliseconds in which 99 of 100 creations ended, for the client."""
+    calls = sorted(_on_the_lab().calls)
+    return Figure(calls[len(calls) * 99 // 100] * 1e3, "ms", calibration() * 1e3, "value < 1000")
+
+
+def creation_while_stopped() -> Figure:
+    """Milliseconds that the longest creation took while the webhooks were stopped."""
+    return Figure(max(_on_the_lab().stopped) * 1e3, "ms", calibration() * 1e3, "value <= 1100")
 
 
 def status_writes() -> Figure:
@@ -120,18 +141,41 @@ async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -
         stack.push_async_callback(_tidy, client)
         controller = stack.enter_context(_started(_control, kubeconfig))
         webhooks = [stack.enter_context(_started(_answer, kubeconfig, folder)) for _ in range(PROCESSES)]
-        ports = [await asyncio.to_thread(each.recv) for each in (*webhooks, controller)][:PROCESSES]
+        answers = [await asyncio.to_thread(each.recv) for each in (*webhooks, controller)][:PROCESSES]
+        ports, processes = [port for port, _ in answers], [process for _, process in answers]
         await client.create(_MUTATING, _configuration(ports, authority))
         await _ready(client)
         started = time.perf_counter()
         gate = asyncio.Semaphore(in_flight)
         made = await asyncio.gather(*(_create(client, owner, number, gate) for number in range(PODS)))
         whole = time.perf_counter() - started
-        found = [await asyncio.to_thread(_ended, each) for each in webhooks]
+        found = [await asyncio.to_thread(_reported, each) for each in webhooks]
+        stopped = await _create_while_stopped(client, owner, processes)
         late = _late(Counter(subset for subset, _ in made), Counter(outcome for each in found for outcome in each[1]))
         seconds = [each for report in found for each in report[0]]
         writes, conflicts = (sum(report[place] for report in found) for place in (2, 3))
-        return Load(seconds, [call for _, call in made], writes, conflicts, late, whole)
+        return Load(seconds, [call for _, call in made], writes, conflicts, late, whole, stopped)
+
+
+async def _create_while_stopped(client: Client, owner: JSON, processes: list[int]) -> list[float]:
+    """How long creations take while the webhooks do not answer. They get no subset, and none waits for the next."""
+    with _stopped(processes):
+        gate = asyncio.Semaphore(STOPPED_AT_ONCE)
+        made = await asyncio.gather(*(_create(client, owner, number, gate) for number in range(STOPPED_PODS)))
+    if any(subset != "none" for subset, _ in made):
+        raise AssertionError("a webhook answered while it was stopped")
+    return [seconds for _, seconds in made]
+
+
+@contextlib.contextmanager
+def _stopped(processes: list[int]) -> Iterator[None]:
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
 
 
 def _late(subsets: Counter[str], outcomes: Counter[str]) -> int:
@@ -237,9 +281,10 @@ def _configuration(ports: list[int], authority: KeyPair) -> JSON:
             "rules": [rule],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAME}},
             "objectSelector": {"matchLabels": {"shard": str(number)}},
-            "failurePolicy": "Fail",
+            "failurePolicy": "Ignore",
             "sideEffects": "NoneOnDryRun",
-            "timeoutSeconds": 30,
+            "timeoutSeconds": 1,
+            "reinvocationPolicy": "Never",
             "admissionReviewVersions": ["v1"],
         }
         for number, port in enumerate(ports)
@@ -265,7 +310,7 @@ def _control(pipe: Connection, kubeconfig: Path) -> None:
         async with Client(Session(discover(kubeconfig))) as client:
             controller = Controller(client, ControllerSettings(namespaces=frozenset({NAME})))
             async with _running(controller.run()):
-                pipe.send(0)
+                pipe.send((0, os.getpid()))
                 await asyncio.to_thread(pipe.recv)
 
     asyncio.run(run())
@@ -284,11 +329,12 @@ def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
             async with _running(view.run()), _running(subsets.run()), _running(edge.run()):
                 while not (edge.synced and subsets.synced and view.synced):
                     await asyncio.sleep(0.01)
-                pipe.send(edge.port)
+                pipe.send((edge.port, os.getpid()))
                 await asyncio.to_thread(pipe.recv)
-            count = functools.partial(subsets.batcher.metrics.registry.get_sample_value, f"{_WRITES}_total")
-            written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
-            pipe.send((watch.seconds, watch.outcomes, *written))
+                count = functools.partial(subsets.batcher.metrics.registry.get_sample_value, f"{_WRITES}_total")
+                written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
+                pipe.send((watch.seconds, watch.outcomes, *written))
+                await asyncio.to_thread(pipe.recv)
 
     asyncio.run(run())
 
@@ -348,9 +394,9 @@ def _started(target: Any, *arguments: object) -> Iterator[Connection]:
             process.terminate()
 
 
-def _ended(pipe: Connection) -> Any:
-    """Tell a process to end, and what it has seen."""
-    pipe.send("end")
+def _reported(pipe: Connection) -> Any:
+    """What a process has seen so far."""
+    pipe.send("report")
     return pipe.recv()
 
 
@@ -374,7 +420,12 @@ def main() -> None:
     print(f"{PODS} pods in {load.whole:.2f} s through {PROCESSES} webhooks: limits exact, none refused")
     print(f"admitted without a subset for lack of time: {load.without_subset}")
     print(f"reviews: median {load.share(0.5):.3f} s, p99 {load.share(0.99):.3f} s, longest {max(load.seconds):.3f} s")
-    print(f"creations, seen by the client: median {calls[len(calls) // 2]:.3f} s, longest {calls[-1]:.3f} s")
+    p99 = calls[len(calls) * 99 // 100]
+    print(
+        f"creations, for the client: median {calls[len(calls) // 2]:.3f} s, p99 {p99:.3f} s, longest {calls[-1]:.3f} s"
+    )
+    stopped = sorted(load.stopped)
+    print(f"webhooks stopped: median {stopped[len(stopped) // 2]:.3f} s, longest {stopped[-1]:.3f} s")
     print(f"status writes: {load.writes}, conflicts: {load.conflicts}")
 
 

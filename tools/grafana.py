@@ -251,7 +251,10 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
             Panel(
                 "Pods moved to another subset",
-                [(_rate("trimtab_unitedtopology_pods_rescheduled_total"), "moved")],
+                [
+                    (_rate("trimtab_unitedtopology_pods_rescheduled_total"), "moved"),
+                    (_rate("trimtab_unitedtopology_pods_returned_total"), "returned"),
+                ],
                 unit="ops",
             ),
             Panel(

@@ -186,3 +186,22 @@ async def test_the_controllers_change_one_label_of_a_namespace(control_plane: Pa
         for value in (NAMESPACE_LABEL_VALUE, None):
             await controllers.patch(Namespace, name, {"metadata": {"labels": {NAMESPACE_LABEL: value}}})
         await admin.patch(Namespace, name, {"metadata": {"labels": {"tier": "db"}}})
+
+
+async def test_the_webhooks_create_pods_as_dry_runs_only(control_plane: Path) -> None:
+    """To try the patches of subsets; RBAC knows the verb alone."""
+    name = f"trials-{secrets.token_hex(4)}"
+    webhooks = f"system:serviceaccount:{OPTIONS.namespace}:{account('webhooks')}"
+    async with (
+        connected(control_plane) as admin,
+        governed(admin, privileges.DRY_RUNS, name),
+        acting_as(control_plane, webhooks, group="system:masters") as acting,
+    ):
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": CONTAINERS, "automountServiceAccountToken": False}}
+
+        async def attempt() -> None:
+            await acting.create(Pod, {**pod, "metadata": {"generateName": "p-"}}, namespace=name)
+
+        await until_refused(attempt, "as dry runs only")
+        await acting.create(Pod, pod, namespace=name, dry_run=True)
+        await admin.delete_all(Pod, namespace=name)

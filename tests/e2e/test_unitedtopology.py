@@ -6,12 +6,13 @@ The same holds on the lab and on a real control plane: nothing here knows which 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, running_subsets
+from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, configuration, running, running_subsets
 from tests.lab.deployments import TAINT, DeploymentSandbox, deployment_sandbox
 from trimtab.api import annotations as keys
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL
@@ -26,11 +27,14 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, TooManyRequests
+from trimtab.kube.resources import untyped
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.sessions import Session
 from trimtab_lab.nodes import shapes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+log = logging.getLogger(__name__)
 
 ZONES = {"zone-a": 2, "zone-b": 2, "zone-c": 2}
 PATIENCE = 90.0
@@ -398,3 +402,128 @@ async def trouble(trimtab: Trimtab, made: DeploymentSandbox) -> None:
     await trimtab.start(WEBHOOKS)
     node = next(iter(made.machines.store))
     assert isinstance(node, Node)
+
+
+# Rented capacity: last in, first out, and pods that return
+
+
+class Availability:
+    """Watches the pods of a sandbox: the fewest that were ready at a time, and how many there were in all."""
+
+    def __init__(self, made: DeploymentSandbox) -> None:
+        self._made = made
+        self._is_on = True
+        self.fewest = self._ready()
+        made.pods.subscribe(
+            added=lambda _: self._note(), updated=lambda _, __: self._note(), deleted=lambda _: self._note()
+        )
+
+    def stop(self) -> None:
+        """What follows does not count."""
+        self._is_on = False
+
+    def _ready(self) -> int:
+        return sum(pod.active and pod.ready for pod in self._made.pods.store)
+
+    def _note(self) -> None:
+        self.fewest = min(self.fewest, self._ready()) if self._is_on else self.fewest
+
+
+async def test_rented_pods_go_first_and_the_others_return(client: Client) -> None:
+    """Story 3 end to end: own nodes fill, rented ones take the rest and are left first; with more own nodes, all pods
+    return, one at a time, by a budget that allows no more; then nothing moves and nothing is written."""
+    async with deployment_sandbox(client, {"zone-a": 2}) as made, running_subsets(client, made.name):
+        await rented(made, {"zone-a": 2})
+        settling = 5
+        back = {"settlingSeconds": settling, "maxPods": 1}
+        adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30, "return": back}}
+        await create_topology(made, *own_and_rented(), scheduleStrategy=adaptive)
+        body = made.deployment("web", 8)
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        await client.create(Deployment, body, namespace=made.name)
+        await made.settled(8)
+        await counted(made, ecs=4, vk=4)
+        await made.scale("web", 4)
+        await made.settled(4)
+        await counted(made, ecs=4, vk=0)
+        await made.scale("web", 8)
+        await made.settled(8)
+        await counted(made, ecs=4, vk=4)
+        budget = {"metadata": {"name": "web"}, "spec": {"minAvailable": 7, "selector": body["spec"]["selector"]}}
+        await client.create(PodDisruptionBudget, budget, namespace=made.name)
+        availability = Availability(made)
+        started = asyncio.get_running_loop().time()
+        await rented(made, {"zone-a": 4})
+        await counted(made, ecs=8, vk=0)
+        took = asyncio.get_running_loop().time() - started
+        await made.settled(8)
+        availability.stop()
+        assert availability.fewest >= 7
+        log.info("4 pods returned in %.1f s, settling time %d s; %d of 8 ready", took, settling, availability.fewest)
+        await eventually(lambda: is_quiet(client, made.name))
+        uids = {pod.metadata.uid for pod in made.pods.store}
+        version = (await client.get(UnitedTopology, "web", namespace=made.name)).metadata.resource_version
+        await asyncio.sleep(4 * settling)
+        assert {pod.metadata.uid for pod in made.pods.store} == uids
+        assert (await client.get(UnitedTopology, "web", namespace=made.name)).metadata.resource_version == version
+
+
+async def is_quiet(client: Client, namespace: str) -> bool:
+    """Whether nothing is remembered of pods that returned."""
+    status = (await client.get(UnitedTopology, "web", namespace=namespace)).status
+    return not status.returns and not any(row.creating or row.deleting for row in status.subset_statuses)
+
+
+async def test_a_cloneset_leaves_rented_nodes_first(client: Client) -> None:
+    """BestEffort pods without any policy: exactly those of the last subset go, and on the way up they fill in order."""
+    async with deployment_sandbox(client, {"zone-a": 2}) as made, running_subsets(client, made.name):
+        await rented(made, {"zone-a": 2})
+        await create_topology(made, *own_and_rented(), kind="CloneSet", scheduleStrategy={"type": "Adaptive"})
+        tree = made.deployment("web", 7)
+        tree["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        await client.create(
+            CloneSet, {"apiVersion": VERSIONS["CloneSet"], "kind": "CloneSet", **tree}, namespace=made.name
+        )
+        await made.settled(7)
+        await counted(made, ecs=4, vk=3)
+        await client.resize(CloneSet, "web", 5, namespace=made.name)
+        await made.settled(5)
+        await counted(made, ecs=4, vk=1)
+        await client.delete(CloneSet, "web", namespace=made.name, propagation="Background")
+        await made.until(lambda store: not len(store))
+
+
+# Patches that an API server would refuse
+
+
+PRIORITIES = untyped("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
+
+
+async def test_patches_are_tried_before_pods_are(client: Client) -> None:
+    """Refused with the UnitedTopology: by rule, and by a dry run. A priority class is resolved anew."""
+    async with deployment_sandbox(client, {"zone-a": 1}) as made:
+        tree = configuration(made.name, unitedTopology={"allowedPatchFields": ["priorityClassName"]})
+        urgent = f"urgent-{made.name}"
+        async with running(client, tree, [WEBHOOKS, CONTROLLERS]):
+            await client.create(PRIORITIES, {"metadata": {"name": urgent}, "value": 1000})
+            await client.create(Deployment, made.deployment("web", 0), namespace=made.name)
+            mount = [{"name": "cache", "mountPath": "/cache"}]
+            port = [{"containerPort": 80, "name": "much-too-long-a-name"}]
+            for field, value, words in (
+                ("volumeMounts", mount, r'no volume "cache"'),
+                ("resources", {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}, "more than the limit"),
+                ("ports", port, r"the API server would refuse its pods.*name"),
+            ):
+                patch = {"spec": {"containers": [{"name": "main", field: value}]}}
+                with pytest.raises(ApiError, match=words):
+                    await create_topology(made, {"name": "a", "patch": patch})
+            missing = {"spec": {"priorityClassName": "does-not-exist"}}
+            with pytest.raises(ApiError, match="the API server would refuse its pods"):
+                await create_topology(made, {"name": "a", "patch": missing})
+            await create_topology(made, {"name": "a", "patch": {"spec": {"priorityClassName": urgent}}})
+            await made.scale("web", 2)
+            await made.settled(2)
+            assert {pod.spec.priority for pod in made.pods.store} == {1000}
+            assert shares(made) == {"a": 2}
+            await client.delete_all(UnitedTopology, namespace=made.name)
+        await client.delete(PRIORITIES, urgent)

@@ -52,6 +52,7 @@ RARE: dict[str, dict[tuple[str, str, str], str]] = {
         ("metrics.k8s.io", "pods", "list"): "usage is sampled now and then, where a policy looks at it",
         ("", "nodes", "get"): "a pod in a full subset is looked up with its node",
         ("", "pods", "get"): "a pod that changed while its cost was written is read again",
+        ("", "pods", "create"): "patches of subsets are tried by dry runs, where the target exists already",
         ("", "secrets", "patch"): "certificates are renewed after months",
         ("", "events", "create"): "told of pods that were let through without a place",
         ("", "events", "patch"): "an event that is repeated is counted up",
@@ -61,6 +62,7 @@ RARE: dict[str, dict[tuple[str, str, str], str]] = {
     "controllers": {
         ("metrics.k8s.io", "pods", "list"): "usage is sampled now and then, where a policy looks at it",
         ("", "pods", "get"): "a pod that changed while its cost was written is read again",
+        ("", "pods/eviction", "create"): "a pod returns to an earlier subset after a settling time",
         ("", "events", "list"): "an autoscaler that brings a node is waited for",
         ("", "events", "create"): "told of what is out of the ordinary",
         ("", "events", "patch"): "an event that is repeated is counted up",

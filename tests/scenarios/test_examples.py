@@ -19,6 +19,7 @@ SAYS = {
     "06-long-work-is-spared": "spared: default/worker-1 (7 h), default/worker-2 (3 h), default/worker-5 (5 h)",
     "07-a-cloneset-that-stays-level": "as expected",
     "08-subsets-for-a-workload": "as expected",
+    "09-steady-and-spot": "as expected",
 }
 """A line, or a part of one, that an example must print."""
 

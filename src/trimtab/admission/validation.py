@@ -1,8 +1,8 @@
 """Validation of our kinds beyond what a CRD schema can express; a refusal names the field and what to write.
 
-A schema checks one field at a time. This hook checks that subset names are unique, that a patch still yields a pod, and
-that no other object has the same target. An update that does not change the spec is always admitted: removing a label
-must not require fixing a spec that an older version accepted.
+A schema checks one field at a time. This hook checks that subset names are unique, that a patch still yields a pod that
+an API server accepts (see `patch_trials`), and that no other object has the same target. An update that does not change
+the spec is always admitted: removing a label must not require fixing a spec that an older version accepted.
 
 Nothing depends on this hook: a controller reports an invalid object in its conditions.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
+from trimtab.admission.patch_trials import patch_problems
 from trimtab.admission.server import Hook, admitted, read_beside
 from trimtab.api import cloneset, codec, unitedtopology
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, StatusCause, StatusDetails
@@ -38,7 +39,7 @@ async def _united_topology(
     if problems:
         return problems
     others = await client.list(UnitedTopology, namespace=request.namespace)
-    return [
+    taken = [
         InvalidError(
             "spec.targetRef",
             f"{other.metadata.name} already targets {other.spec.target_ref.kind} {other.spec.target_ref.name}; "
@@ -47,6 +48,9 @@ async def _united_topology(
         for other in others.items
         if other.metadata.name != request.name and other.spec.target_ref == topology.spec.target_ref
     ]
+    if taken:
+        return taken
+    return await patch_problems(topology, client, namespace=request.namespace, allowed_fields=allowed_fields)
 
 
 def _read_topology(allowed_fields: Collection[str], document: Document) -> tuple[UnitedTopology, list[InvalidError]]:

@@ -343,6 +343,11 @@ class Reason(enum.StrEnum):
     RESCHEDULED = "Rescheduled"
     """Event on UnitedTopology: A pod that no node of its subset could take was deleted; its successor goes to another
     subset."""
+    RETURNED = "Returned"
+    """Event on UnitedTopology: A pod was evicted, as an earlier subset has room again: its successor goes there."""
+    RETURN_DELAYED = "ReturnDelayed"
+    """Event on UnitedTopology: A pod is to return to an earlier subset, and a disruption budget does not allow its
+    eviction now. It is tried again."""
     # CloneSet.
     SUCCESSFUL_CREATE = "SuccessfulCreate"
     """Event on CloneSet: A pod was created."""

@@ -33,7 +33,7 @@ from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import Factory
 from trimtab.ranking.victims import Options
 from trimtab.scaledown.intent import reviews
-from trimtab.scaledown.intent.gate import Prepare
+from trimtab.scaledown.intent.gate import no_tiers
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
@@ -71,7 +71,7 @@ def component(dependencies: Dependencies) -> Component:
     """The admission server with all its hooks, and the caches that they read."""
     client, configuration = dependencies.client, dependencies.configuration
     topologies = _Topologies(dependencies) if configuration.gate("PodWebhook") else None
-    scale_downs = _ScaleDowns(dependencies, prepare=topologies.preparation.prepare if topologies else None)
+    scale_downs = _ScaleDowns(dependencies, topologies)
     services = topologies.services if topologies else None
     defaulting = Defaulting(dependencies, scale_downs.view, services) if configuration.defaults_at_admission else None
     on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
@@ -102,7 +102,7 @@ def _checks(dependencies: Dependencies) -> Mapping[tuple[str, str], Check]:
 class _ScaleDowns:
     """What reviews of scale-downs need: a view of policies and workloads, samples, and reports of plans."""
 
-    def __init__(self, dependencies: Dependencies, *, prepare: Prepare | None) -> None:
+    def __init__(self, dependencies: Dependencies, topologies: _Topologies | None) -> None:
         configured = defaults(dependencies.configuration, dependencies.strategies)
         self._metrics = dependencies.scale_down_metrics
         self.view = View(dependencies.client)
@@ -127,7 +127,8 @@ class _ScaleDowns:
             metrics=self._metrics,
             policy_of=partial(_policy_of, dependencies.strategies, self._sources),
             on_plan=self._reports.record,
-            prepare=prepare,
+            prepare=topologies.preparation.prepare if topologies else None,
+            tiers=topologies.levels.tiers if topologies else no_tiers,
             recorder=self._events,
             on_result=self._reports.record_end,
         )
@@ -179,10 +180,10 @@ class _Topologies:
             defaults=known.default_constraints,
             registry=dependencies.registry,
         )
-        levels = Levels(self.view, evaluate=evaluator(pod_webhook=True, allowed_fields=allowed))
+        self.levels = Levels(self.view, evaluate=evaluator(pod_webhook=True, allowed_fields=allowed))
         annotator = PodAnnotator(client, dependencies.topology_metrics)
         settle = dependencies.configuration.scale_down.settle_milliseconds / 1000
-        self.preparation = ScaleDownPreparation(self.view, levels, annotator, client.clock, settle=settle)
+        self.preparation = ScaleDownPreparation(self.view, self.levels, annotator, client.clock, settle=settle)
 
     @property
     def parts(self) -> dict[str, Component]:

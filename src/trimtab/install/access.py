@@ -8,7 +8,8 @@ If the configuration names namespaces, writing is granted in these only; the who
 needed everywhere: every pod on a node uses its resources.
 
 RBAC can neither exclude a namespace nor limit a patch to one label. What the controllers do not need of these
-permissions (pods in kube-system, all of a namespace but one label), admission policies refuse: see `privileges`.
+permissions (pods in kube-system, all of a namespace but one label), admission policies refuse: see `privileges`. The
+webhooks create pods as dry runs only, which a policy of the same kind ensures.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ ACCESS: Mapping[str, Access] = {
         cluster=(
             Permission("", ("namespaces", "services"), READ),
             Permission("", ("nodes", "replicationcontrollers"), ("get", *READ)),
-            Permission("", ("pods",), ("get", *READ, "patch")),
+            Permission("", ("pods",), ("get", *READ, "create", "patch")),
             Permission("apps", ("deployments", "replicasets"), ("get", *READ)),
             Permission("apps", ("statefulsets",), READ),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
@@ -143,6 +144,7 @@ ACCESS: Mapping[str, Access] = {
             Permission("", ("nodes", "replicationcontrollers", "services"), READ),
             Permission("", ("namespaces",), (*READ, "patch")),
             Permission("", ("pods",), ("get", *READ, "create", "patch", "delete")),
+            Permission("", ("pods/eviction",), ("create",)),
             Permission("apps", ("deployments", "replicasets", "statefulsets"), READ),
             Permission("apps", ("controllerrevisions",), ("get", *READ, "create", "patch", "delete")),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),

@@ -7,6 +7,9 @@ process of Trimtab that was taken over cannot change them.
 with a patch must be allowed to create pods in its namespace; `authorizer` asks what RBAC grants the user. An update
 that leaves the spec as it is needs nothing: labels and finalizers can always be changed.
 
+**Webhooks.** The patches of a UnitedTopology are tried by dry runs. RBAC cannot limit the permission to create pods to
+these: every other creation by the webhooks is refused here.
+
 **Controllers.** RBAC grants verbs in all namespaces or by name, and can neither exclude a namespace nor limit a patch
 to one label. So what no code of the controllers does is refused here: creating and deleting pods in the exempt
 namespaces, and every change of a namespace but that of the label for UnitedTopologies.
@@ -22,6 +25,7 @@ from trimtab.api.documents import JSON
 from trimtab.install.options import NAME, Options, account
 
 PATCHES = f"{NAME}-patches"
+DRY_RUNS = f"{NAME}-webhooks-pods"
 PODS = f"{NAME}-controllers-pods"
 NAMESPACES = f"{NAME}-controllers-namespaces"
 
@@ -42,13 +46,21 @@ def manifests(options: Options) -> Iterator[JSON]:
             expression=_MAY_CREATE_PODS,
             message="a subset has a patch, which changes pods: whoever writes it must be allowed to create pods here",
         )
+        yield from _policy(
+            DRY_RUNS,
+            options,
+            rule=_rule("", ("pods",), ("CREATE",)),
+            conditions={"by-the-webhooks": f"request.userInfo.username == {json.dumps(_user(options, 'webhooks'))}"},
+            expression="has(request.dryRun) && request.dryRun",
+            message="Trimtab's webhooks create pods as dry runs only",
+        )
     if "controllers" in options.components:
         yield from _controllers(options)
 
 
 def _controllers(options: Options) -> Iterator[JSON]:
     names = exempt(options)
-    own = {"by-the-controllers": f"request.userInfo.username == {json.dumps(_controllers_user(options))}"}
+    own = {"by-the-controllers": f"request.userInfo.username == {json.dumps(_user(options, 'controllers'))}"}
     if names:
         yield from _policy(
             PODS,
@@ -75,8 +87,8 @@ def exempt(options: Options) -> tuple[str, ...]:
     return tuple(sorted({"kube-system", options.namespace} - set(named)))
 
 
-def _controllers_user(options: Options) -> str:
-    return f"system:serviceaccount:{options.namespace}:{account('controllers')}"
+def _user(options: Options, component: str) -> str:
+    return f"system:serviceaccount:{options.namespace}:{account(component)}"
 
 
 def _unchanged(path: str, default: str) -> str:

@@ -234,7 +234,7 @@ def _webhook(review: Review, configuration: TrimtabConfiguration, client: Client
         "rules": [rule.tree() for rule in review.rules],
         "failurePolicy": "Ignore",
         "sideEffects": review.side_effects,
-        "timeoutSeconds": math.ceil(review.budget(configuration)) + 1,
+        "timeoutSeconds": _timeout(review.budget(configuration)),
         "admissionReviewVersions": ["v1"],
         "namespaceSelector": _namespaces(review, configuration, exempt),
     }
@@ -243,9 +243,16 @@ def _webhook(review: Review, configuration: TrimtabConfiguration, client: Client
             {"key": key, "operator": "NotIn", "values": [value]} for key, value in review.exempt_objects.items()
         ]
         webhook["objectSelector"] = {"matchExpressions": expressions}
+    if review.kind == MUTATING:
+        webhook["reinvocationPolicy"] = "Never"  # a second review would take as long again
     if review.conditions:
         webhook["matchConditions"] = [{"name": name, "expression": text} for name, text in review.conditions]
     return webhook
+
+
+def _timeout(budget: float) -> int:
+    """Whole seconds that leave time for the way there and back: one, if the budget is well within it."""
+    return 1 if budget < 1 else math.ceil(budget) + 1
 
 
 def _namespaces(review: Review, configuration: TrimtabConfiguration, exempt: Sequence[str]) -> JSON:

@@ -16,7 +16,11 @@ The int32 range is cut into bands around the multiples of 2,000,000:
 
 A pod without a policy stands in the middle of its band: below zero if Redundant, 0 (nothing written) if BestEffort,
 above zero if Guaranteed; later subsets go before earlier ones. A policy moves it by up to 999,999 from the middle, so
-never into another band; one value between two bands belongs to neither. 1,073 subsets fit.
+never into another band; one value between two bands belongs to neither. 1,073 subsets fit, or fewer with minima: pods
+within the minimum of their subset have bands of their own, above all others.
+
+Pods of BestEffort subsets share a band, and have no cost while nothing shrinks. Which of them go first is said by the
+tier: a plan (`sequences`) and a policy's standing costs follow it inside the band.
 """
 
 from __future__ import annotations
@@ -66,9 +70,11 @@ class Band:
     level: Level = Level.BEST_EFFORT
     subset: int = 0
     subsets: int = 1
+    floor: int = 0
+    """For pods within the minimum of their subset, which go last: its place among the minima, the last one's 1."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.subset < self.subsets <= MOST_SUBSETS:
+        if not 0 <= self.subset < self.subsets <= MOST_SUBSETS - self.floor:
             raise ValueError(f"subset {self.subset} of {self.subsets} has no band; there are at most {MOST_SUBSETS}")
 
     @property
@@ -80,7 +86,12 @@ class Band:
             case Level.BEST_EFFORT:
                 return 0
             case Level.GUARANTEED:
-                return SPACING * (self.subsets - self.subset)
+                return SPACING * (self.subsets + self.floor if self.floor else self.subsets - self.subset)
+
+    @property
+    def tier(self) -> int:
+        """The place of the band among all: the lower is emptied first. BestEffort subsets have tiers of their own."""
+        return self.subsets - 1 - self.subset if self.level is Level.BEST_EFFORT else self.centre
 
     def __contains__(self, cost: int) -> bool:
         return abs(cost - self.centre) <= LIMIT

@@ -1,8 +1,8 @@
 """From a plan to the fewest deletion costs that make its result certain.
 
 **When nothing is written.** Only if the worst that the controller may do, at every moment of the window, is as level as
-the plan; where strategies rank the pods, only if it certainly deletes the planned pods. What the controller may do is
-computed (`certainty`), never assumed.
+the plan; where strategies rank the pods, only if it certainly deletes the planned pods, and where they are in subsets,
+only if it certainly deletes as many of each tier. What the controller may do is computed (`certainty`), never assumed.
 
 **Which pods.** A cost is needed only where the controller's choice has to change. So four ways are tried, and the one
 with the fewest writes is taken of those that make the result certain:
@@ -32,6 +32,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
 from trimtab.ranking.costs import INT32_MAX, LIMIT, Side
 from trimtab.ranking.levelings import StockCounts
@@ -40,7 +42,7 @@ from trimtab.ranking.sequences import places_in, removal_sequence, stock_order
 from trimtab.ranking.spreads import Spread, resolve
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
-from trimtab.snapshot.columns import Mask
+from trimtab.snapshot.columns import IntColumn, Mask
 
 BURST = 500
 """How many pods a ReplicaSet's controller deletes in one sync; for more it sorts again."""
@@ -91,6 +93,26 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Tiers:
+    """The tier of each pod, numbered from 0, and how many pods of each are to go."""
+
+    codes: IntColumn
+    planned: IntColumn
+
+    @classmethod
+    def of(cls, made: Plan, workload: Workload, snapshot: Snapshot) -> _Tiers:
+        codes = np.unique(workload.tier_column(snapshot), return_inverse=True)[1].astype(np.int64)
+        gone = set(made.keys)
+        chosen = np.array([key in gone for key in pod_keys(snapshot, workload.rows)], dtype=np.bool_)
+        return cls(codes, np.bincount(codes[chosen], minlength=int(codes.max(initial=-1)) + 1))
+
+    def count(self, chosen: Mask) -> IntColumn:
+        """How many of some pods each tier has."""
+        counts: IntColumn = np.bincount(self.codes[chosen], minlength=len(self.planned))
+        return counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Task:
     """A plan to be made certain."""
 
@@ -102,6 +124,7 @@ class _Task:
     survivors: tuple[str, ...]
     exact: bool
     spreads: tuple[Spread, ...]
+    tiers: _Tiers | None
 
     @property
     def victims(self) -> tuple[str, ...]:
@@ -120,9 +143,20 @@ class _Task:
     def _is_as_good(self, outcome: DeletionOutcome) -> bool:
         if self.exact or not self.plan.levelings:
             return outcome.is_unique and set(self.keys(outcome.certain)) == set(self.victims)
+        if not self._keeps_tiers(outcome):
+            return False
         found = PossibleVictims(self.workload.rows, (outcome,))
         pairs = zip(self.spreads, self.plan.levelings, strict=True)
         return all(StockCounts(spread, found).worst <= each.skew_after for spread, each in pairs)
+
+    def _keeps_tiers(self, outcome: DeletionOutcome) -> bool:
+        """Whether as many pods of each tier go as planned: what is left to chance is inside one tier."""
+        if self.tiers is None:
+            return True
+        by_chance = np.unique(self.tiers.codes[outcome.open])
+        counts = self.tiers.count(outcome.certain)
+        counts[by_chance] += outcome.take
+        return len(by_chance) < 2 and bool((counts == self.tiers.planned).all())
 
     def keys(self, chosen: Mask) -> tuple[str, ...]:
         """The names of some of the workload's pods."""
@@ -154,7 +188,8 @@ def deliver(
     survivors = _survivors(made, workload, snapshot, policy, now)
     exact = policy is not None and bool(policy.combination.strategies)
     spreads = resolve(workload.constraints, snapshot, workload.rows)
-    task = _Task(made, workload, snapshot, costs, window, survivors, exact, spreads)
+    tiers = _Tiers.of(made, workload, snapshot) if workload.tiers else None
+    task = _Task(made, workload, snapshot, costs, window, survivors, exact, spreads, tiers)
     if task.separates({}):
         return Delivery(Side.VICTIMS, (), is_exact=True)
     found = task.counterexample({}) if rely else None

@@ -4,12 +4,13 @@ The plan puts a workload's pods in one sequence; the first so many are its victi
 
 1. the one that Kubernetes deletes first before it compares costs: unassigned, then by phase, then not ready; and the
    one with the lower deletion cost of another writer, where such costs are obeyed. No plan can change that;
-2. the one that ranks higher by the policy's strategies, if it has any and they rank every pod;
-3. the one whose removal keeps the constraints level, in the order in which they are listed (`levels` has the formula,
+2. the one of the lower tier, where the workload has subsets (see `costs`): a later subset before an earlier one;
+3. the one that ranks higher by the policy's strategies, if it has any and they rank every pod;
+4. the one whose removal keeps the constraints level, in the order in which they are listed (`levels` has the formula,
    and the argument why this is optimal);
-4. the one that the controller deletes anyway: pods that certainly go before pods that may, and those before others.
+5. the one that the controller deletes anyway: pods that certainly go before pods that may, and those before others.
 
-So for one constraint, or for a hierarchy of them, no other set of victims that honours 1 and 2 leaves the workload more
+So for one constraint, or for a hierarchy of them, no other set of victims that honours 1 to 3 leaves the workload more
 level; and since that holds for every size, every prefix of the victims is the best plan for its own target. For keys
 that cross one another it holds for the first key. Where hard constraints compete, satisfying all of them comes before
 being level on the first (`satisfaction`).
@@ -188,6 +189,7 @@ def _obstacles(levelings: Iterable[Leveling], victims: Sequence[Victim], last: i
     """Why the result is not level, where it is not."""
     standing = sum(victim.criterion is not None and victim.criterion.number <= last for victim in victims)
     ranked = sum(bool(victim.parts) for victim in victims)
+    emptied = sum(victim.by_subset for victim in victims)
     for each in levelings:
         if each.skew_after <= 1:
             continue
@@ -197,6 +199,8 @@ def _obstacles(levelings: Iterable[Leveling], victims: Sequence[Victim], last: i
                 f"{each.topology_key}: {_number(standing, 'pod')} had to go first whatever the balance: "
                 "unassigned, pending, not ready, of an older revision, or given a lower cost by another writer"
             )
+        if emptied:
+            yield f"{each.topology_key}: {_number(emptied, 'pod')} had to go first, whose subsets are emptied first"
         if ranked:
             yield f"{each.topology_key}: the policy's strategies come before the balance"
 

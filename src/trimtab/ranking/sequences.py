@@ -27,6 +27,7 @@ _NAMED = 3
 _BY_STANDING = -1
 _BY_STRATEGIES = -2
 _BY_STOCK_ORDER = -3
+_BY_TIER = -4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Victim:
     """The topology key that decided, if one did."""
     because: str
     parts: tuple[Part, ...] = ()
+    by_subset: bool = False
+    """Whether its subset decided."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +75,8 @@ class RemovalSequence:
         if reason >= 0:
             topology_key = self.spreads[reason].constraint.topology_key
             return Victim(key, None, topology_key, _from_fullest(topology_key), parts)
+        if reason == _BY_TIER:
+            return Victim(key, None, None, "its subset is emptied before others", parts, by_subset=True)
         if reason == _BY_STRATEGIES:
             return Victim(key, None, None, "it ranks higher by the policy's strategies", parts)
         return Victim(key, criterion, None, criterion.sentence, parts)
@@ -130,13 +135,14 @@ def _ranked_sequence(
     """All pods in sequence, by ranks that hold for all victims; `spreads` are those of its constraints, if known."""
     rows = workload.rows
     standing = _standing(stock, LAST_BEFORE_PLAN[workload.foreign_costs])
+    subsets = workload.tier_column(snapshot)
     ranks = np.zeros(len(rows), dtype=np.int64) if combined is None else descending(combined.total)
-    tiers = packed((standing, ranks)).keys
+    tiers = packed((standing, subsets, ranks)).keys
     if spreads is None:
         spreads = resolve(workload.constraints, snapshot, rows)
     order = removal(tiers, [each.domains for each in spreads], preference, count, [each.others for each in spreads])
     order = replace(order, order=satisfy(order.order, count, tiers, spreads))
-    reasons = _reasons(order, standing, ranks, count)
+    reasons = _reasons(order, standing, subsets, ranks, count)
     parts = {}
     if combined is not None:
         parts = {int(rows[at]): tuple(o.part(at) for o in combined.opinions) for at in order.order[:count].tolist()}
@@ -169,7 +175,7 @@ def _recomputed_sequence(
     return RemovalSequence(sequence, count, np.array(reasons, dtype=np.int64), spreads, False, parts)
 
 
-def _reasons(found: Removal, standing: IntColumn, ranks: IntColumn, count: int) -> IntColumn:
+def _reasons(found: Removal, standing: IntColumn, subsets: IntColumn, ranks: IntColumn, count: int) -> IntColumn:
     """What distinguishes each victim from the first pod that stays: the first part of the key in which they differ."""
     if count == len(found.order):
         return np.full(count, _BY_STOCK_ORDER, dtype=np.int64)
@@ -178,6 +184,7 @@ def _reasons(found: Removal, standing: IntColumn, ranks: IntColumn, count: int) 
     for key in reversed(range(len(found.heights))):
         reasons[found.heights[key][victims] != found.heights[key][next_one]] = key
     reasons[ranks[victims] != ranks[next_one]] = _BY_STRATEGIES
+    reasons[subsets[victims] != subsets[next_one]] = _BY_TIER
     reasons[standing[victims] != standing[next_one]] = _BY_STANDING
     return reasons
 

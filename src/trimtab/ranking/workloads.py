@@ -29,6 +29,8 @@ class Workload:
     an owner, and a ReplicationController, have none: upstream's controller does not even count their own pods.
     `base_costs` has, for pods whose deletion cost Trimtab wrote, the cost without ours: ours expresses no intent.
     `foreign_costs` says how costs of other writers count: as an order to obey, or only between equals.
+    `tiers` are those of pods in subsets, by name: those of a lower tier go first, whatever the strategies and the
+    balance say. A pod without one is in tier 0.
     For a CloneSet, `min_ready` is for how many nanoseconds a pod has to be ready to be available, and `ranked_by` are
     the constraints by which its controller ranks pods (none: by their nodes), if those are not `constraints`; `scale`
     is how it ranks them, and `outdated` are its pods of older revisions, by their names (`namespace/name`).
@@ -45,6 +47,7 @@ class Workload:
     outdated: frozenset[str] = frozenset()
     base_costs: Mapping[str, int] = field(default_factory=dict)
     foreign_costs: Literal["Obey", "TieBreak"] = "Obey"
+    tiers: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def owned_by(
@@ -67,6 +70,12 @@ class Workload:
     def without(self, row: int) -> Workload:
         """The same without one pod."""
         return replace(self, rows=self.rows[self.rows != row], related=self.related[self.related != row])
+
+    def tier_column(self, snapshot: Snapshot) -> IntColumn:
+        """The tier of each pod."""
+        if not self.tiers:
+            return np.zeros(len(self.rows), dtype=np.int64)
+        return np.array([self.tiers.get(name, 0) for name in pod_keys(snapshot, self.rows)], dtype=np.int64)
 
     def cloneset_order(self, contenders: Contenders, snapshot: Snapshot, moment: int | None) -> Order:
         """The order in which a CloneSet's controller would delete these pods at a moment."""

@@ -86,8 +86,12 @@ def plan_controller(
     defaults: Sequence[Constraint],
     model: ControllerModel,
     foreign_costs: ForeignCosts = "Obey",
+    tiers: Mapping[str, int] | None = None,
 ) -> ControllerPlan | None:
-    """The plan for a controller with these pods that shrinks to its new size; None if it loses no pod."""
+    """The plan for a controller with these pods that shrinks to its new size; None if it loses no pod.
+
+    `tiers` are those of pods in subsets, by name.
+    """
     named = [pod for pod in pods if pod.active and clonesets.is_named(workload, pod)]
     leaving = earlier_victims(pods, workload.desired_replicas, uids=_owners(workload, size))
     assumed = list({pod.key: pod for pod in (*leaving, *named)}.values())
@@ -96,7 +100,7 @@ def plan_controller(
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels, active.values())
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
-        ranked = _ranked(size, snapshot, constraints, costs, model, foreign_costs)
+        ranked = replace(_ranked(size, snapshot, constraints, costs, model, foreign_costs), tiers=tiers or {})
         if isinstance(workload, CloneSet):
             ranked = clonesets.ranked(workload, ranked, model.rank, active.values())
         if len(ranked.rows) <= size.after:
@@ -222,6 +226,9 @@ def _outlook(plan: ControllerPlan, is_complete: bool) -> str:
 
 def summary(plan: Plan, verb: str = "kept") -> str:
     """What a plan keeps, and what may be left without it."""
+    emptied = sum(victim.by_subset for victim in plan.victims)
+    if emptied:
+        return f"{verb} subsets in order: {emptied} of {len(plan.victims)} pods go from those that are emptied first"
     improved = next((each for each in plan.levelings if not each.is_matched_by_stock), None)
     is_ranked = any(victim.parts for victim in plan.victims)
     if improved is not None or (plan.levelings and not is_ranked):
@@ -237,6 +244,8 @@ def _decision(victim: Victim) -> str:
     """What decided that a pod is deleted, in a word."""
     if victim.topology_key is not None:
         return victim.topology_key
+    if victim.by_subset:
+        return "subset"
     if victim.criterion is not None:
         return victim.criterion.name.lower()
     return "strategies" if victim.parts else "all"

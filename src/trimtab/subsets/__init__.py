@@ -23,7 +23,8 @@ rules make that safe however old a cache is; the tests explore every interleavin
 A cache may trigger a read, and never decides: a webhook that has seen a pod fail, or be released, lists all pods
 uncached with its next batch. Where the status was counted for another generation, or not at all, the first recount
 lists uncached too, in the webhook as in the controller: reservations in a subset that was removed are held by nothing
-but their pods, and there is no last recount that a cache could be older than.
+but their pods, and there is no last recount that a cache could be older than. A subset that is renamed keeps its
+reservations, and so does a UnitedTopology that is deleted and created again: every webhook has seen the last status.
 
 **Modules**
 
@@ -39,6 +40,7 @@ but their pods, and there is no last recount that a cache could be older than.
 | `recount`       | from existing pods and the old status to the new status, in one value                            |
 | `levels`        | Guaranteed, BestEffort, Redundant                                                                |
 | `rescheduling`  | Adaptive: pods that cannot be scheduled, subsets that were found full                            |
+| `returning`     | Adaptive: pods that return to an earlier subset which has room again                             |
 
 **Callers**
 
@@ -49,6 +51,7 @@ but their pods, and there is no last recount that a cache could be older than.
 | the controller counts              | `members.member_of` for each pod, `recount.recount`; on `Stale` it requeues   |
 | … and ranks                        | `levels.pod_levels`; with the target size, to prepare a scale-down            |
 | … and reschedules (Adaptive)       | `rescheduling.unschedulable_since`, `reschedule`; written before the deletion |
+| … and returns pods (Adaptive)      | `returning.plan_returns`; written before the eviction                         |
 | every writer                       | `statuses.patch`: conditional on the version that was read                    |
 
 For the keys in `Recount.overdue` the caller does an uncached read, after the status was read, and passes the result as

@@ -5,7 +5,7 @@ creating + deleting` is above zero, or there is no maximum. Three terms of that 
 settled by an uncached read rather than from a cache:
 
 - A percentage refers to the size that the workload had when it was counted; a smaller and a larger one both mislead.
-  So where there are percentages (`has_percentages`), the size is read first and passed in as `replicas`.
+  So where there are percentages or floors (`needs_size`), the size is read first and passed in as `replicas`.
 - An entry of `deleting` may be of a deletion that is refused in the end. It counts only if it is `confirmed`: the pod
   was read as terminating or gone, which never becomes untrue.
 - A pod that is counted may have finished, or been released by its owner, without a deletion request.
@@ -13,6 +13,8 @@ settled by an uncached read rather than from a cache:
 For the latter two `allocate` decides with what it has, and returns why subsets were skipped without certainty
 (`Uncertainty`). If there is any, the caller reads, and calls again with the result. Where every subset has free
 capacity, nothing is read for them.
+
+**Floors.** Subsets that have fewer pods than their `minReplicas` are checked before all others, in their order.
 
 **Adaptive** adds three things. A subset to which pods are to be rescheduled is filled first. A subset that was found
 full lately is skipped, and so is one in which the pod, as it would be shaped, finds no node (`PodCreation.fits`);
@@ -35,6 +37,7 @@ from datetime import datetime
 
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets.demand import Demand, Owner, OwnerRows
+from trimtab.subsets.recount import CREATION_LIMIT
 from trimtab.subsets.statuses import MOST_ENTRIES, Row, Table, announced_key
 
 
@@ -115,9 +118,9 @@ def allocate(
     return Allocation(chooser.table.frozen(), choices, chooser.uncertainty, frozenset(chooser.unwanted))
 
 
-def has_percentages(topology: UnitedTopology) -> bool:
+def needs_size(topology: UnitedTopology) -> bool:
     """Whether the workload's size is needed to compute free capacity."""
-    return any(isinstance(subset.max_replicas, str) for subset in topology.spec.subsets)
+    return any(isinstance(each.max_replicas, str) or each.min_replicas for each in topology.spec.subsets)
 
 
 def announced_deletions(topology: UnitedTopology) -> dict[str, datetime]:
@@ -162,6 +165,30 @@ def withdraw(topology: UnitedTopology, reservations: Collection[str]) -> UnitedT
     for _, row in table.all():
         for reservation in reservations:
             row.creating.pop(reservation, None)
+    return table.frozen()
+
+
+Reservations = Mapping[tuple[str, str], Mapping[str, datetime]]
+"""Entries of `creating`, by revision and subset."""
+
+
+def reservations(topology: UnitedTopology) -> Reservations:
+    """The reservations of a UnitedTopology, whose pods may be between admission and storage."""
+    return {(revision, row.name): dict(row.creating) for revision, row in Table(topology).all() if row.creating}
+
+
+def restore(topology: UnitedTopology, former: Reservations, *, now: datetime) -> UnitedTopologyStatus:
+    """Add the reservations of a UnitedTopology of the same name that was deleted, as far as their pods may still come.
+
+    Should a pod be counted already, the next recount removes its entry.
+    """
+    table = Table(topology)
+    names = {subset.name for subset in topology.spec.subsets}
+    for (revision, subset), entries in former.items():
+        young = {key: since for key, since in entries.items() if now < since + CREATION_LIMIT}
+        if young and subset in names and table.has_space_for(revision):
+            row = next(row for row in table.rows(revision) if row.name == subset)
+            row.creating = young | row.creating
     return table.frozen()
 
 
@@ -253,12 +280,25 @@ class _SubsetChooser:
         return rescheduled[0] if rescheduled else next(fitting, next(iter(candidates or available), None))
 
     def _with_capacity(self, rows: Sequence[Row]) -> Iterator[int]:
-        """The subsets with free capacity, in order; records why others have none where that is not certain."""
-        for index, row in enumerate(rows):
+        """The subsets with free capacity, those below their floors first; records why others have none where that is
+        not certain."""
+        below = [index for index, row in enumerate(rows) if row.floor and self._is_below_floor(row)]
+        for index in dict.fromkeys((*below, *range(len(rows)))):
+            row = rows[index]
             if row.limit is None or row.missing - len(row.creating) + self._confirmed_in(row) > 0:
                 yield index
             else:
                 self._record_uncertainty(row)
+
+    def _is_below_floor(self, row: Row) -> bool:
+        """Whether a subset has fewer pods than its floor; records where that is not certain."""
+        reserved = row.replicas + len(row.creating)
+        if reserved - self._confirmed_in(row) < row.floor:
+            return True
+        self.uncertainty.full = self.uncertainty.full or row.replicas > 0
+        if reserved - len(row.deleting) < row.floor:
+            self._record_deleting(row)
+        return False
 
     def _confirmed_in(self, row: Row) -> int:
         """How many deletions are confirmed. No deletion is added during an allocation, so they are counted once."""
@@ -279,7 +319,11 @@ class _SubsetChooser:
 
     def _record_uncertainty(self, row: Row) -> None:
         self.uncertainty.full = self.uncertainty.full or row.replicas > 0
-        if id(row) not in self._checked and row.missing - len(row.creating) + len(row.deleting) > 0:
+        if row.missing - len(row.creating) + len(row.deleting) > 0:
+            self._record_deleting(row)
+
+    def _record_deleting(self, row: Row) -> None:
+        if id(row) not in self._checked:
             self._checked.add(id(row))
             unsure = {name: since for name, since in row.deleting.items() if name not in self._confirmed}
             _merge(self.uncertainty.deleting, unsure)

@@ -15,6 +15,10 @@ part whose share, divided by the next odd number, is the largest:
 4. No part shrinks when the whole grows, because each pod is added after those of a smaller whole.
 
 A number is its own limit, and a subset without a maximum has none.
+
+**Floors** (`minReplicas`) come first. A percentage is one of the pods above all floors, and is added to the subset's
+own: with a floor of 2 on own nodes, and 70 % on rented ones, 12 pods are at most 7 on rented nodes. Where the workload
+has fewer pods than the floors add up to, earlier subsets get theirs first. No floor shrinks when the whole grows.
 """
 
 from __future__ import annotations
@@ -32,8 +36,22 @@ def limits(subsets: Sequence[Subset], replicas: int) -> tuple[int | None, ...]:
     """How many pods each subset may have, where the workload has so many replicas; None for no limit."""
     written = [None if subset.max_replicas is None else percent.parse(subset.max_replicas) for subset in subsets]
     shares = [limit.number for limit in written if limit is not None and limit.is_percent]
-    pods = iter(apportion(shares, replicas))
-    return tuple(None if limit is None else next(pods) if limit.is_percent else limit.number for limit in written)
+    least = floors(subsets, replicas)
+    pods = iter(apportion(shares, replicas - sum(least)))
+    return tuple(
+        None if limit is None else floor + next(pods) if limit.is_percent else limit.number
+        for limit, floor in zip(written, least, strict=True)
+    )
+
+
+def floors(subsets: Sequence[Subset], replicas: int) -> tuple[int, ...]:
+    """How many pods each subset gets before any other, where the workload has so many replicas."""
+    left = max(0, replicas)
+    found = []
+    for subset in subsets:
+        found.append(min(subset.min_replicas or 0, left))
+        left -= found[-1]
+    return tuple(found)
 
 
 def apportion(percentages: Sequence[int], replicas: int) -> tuple[int, ...]:

@@ -2,11 +2,12 @@
 
 | level      | pods                                              | deletion cost |
 |------------|---------------------------------------------------|---------------|
-| Guaranteed | within the maximum of their subset                | above 0       |
+| Guaranteed | within the minimum or maximum of their subset     | above 0       |
 | BestEffort | in a subset without a maximum                     | none          |
 | Redundant  | above the maximum of their subset                 | below 0       |
 
-Inside a level, pods of later subsets are deleted before those of earlier ones. Each revision is evaluated by itself,
+Inside a level, pods of later subsets are deleted before those of earlier ones; Guaranteed pods within the minimum of
+their subset (the floor) after all others. Each revision is evaluated by itself,
 because each has its own limits. That the old revision of a rollout makes room where the new one begins, in the first
 subset, is a matter of costs (see `trimtab.unitedtopology.levels`).
 
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trimtab.api.unitedtopology import Level, Subset
-from trimtab.subsets.apportionment import limits
+from trimtab.subsets.apportionment import floors, limits
 from trimtab.subsets.members import Member
 
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -34,6 +35,8 @@ class PodLevel:
 
     level: Level
     subset: int
+    in_floor: bool = False
+    """Whether it is within the minimum of its subset."""
 
 
 def pod_levels(subsets: Sequence[Subset], members: Iterable[Member], replicas: int) -> dict[str, PodLevel]:
@@ -43,16 +46,20 @@ def pod_levels(subsets: Sequence[Subset], members: Iterable[Member], replicas: i
     for member in members:
         if member.active and member.subset in indexes:
             groups[member.revision, indexes[member.subset]].append(member)
-    allowed = limits(subsets, replicas)
+    allowed, least = limits(subsets, replicas), floors(subsets, replicas)
     return {
-        name: PodLevel(level, index)
+        name: level
         for (_, index), group in groups.items()
-        for name, level in _levels(group, allowed[index])
+        for name, level in _levels(group, index, allowed[index], least[index])
     }
 
 
-def _levels(group: list[Member], limit: int | None) -> Iterable[tuple[str, Level]]:
-    if limit is None:
-        return [(member.name, Level.BEST_EFFORT) for member in group]
+def _levels(group: list[Member], subset: int, limit: int | None, floor: int) -> Iterable[tuple[str, PodLevel]]:
     kept = sorted(group, key=lambda member: (not member.ready, member.created or _LAST, member.name))
-    return [(member.name, Level.GUARANTEED if index < limit else Level.REDUNDANT) for index, member in enumerate(kept)]
+    for index, member in enumerate(kept):
+        if index < floor:
+            yield member.name, PodLevel(Level.GUARANTEED, subset, in_floor=True)
+        elif limit is None:
+            yield member.name, PodLevel(Level.BEST_EFFORT, subset)
+        else:
+            yield member.name, PodLevel(Level.GUARANTEED if index < limit else Level.REDUNDANT, subset)

@@ -65,8 +65,11 @@ def unexpired(shortages: Sequence[Shortage], spec: UnitedTopologySpec, now: date
     """The shortages that are still to be kept."""
     strategy = spec.schedule_strategy
     names = {subset.name for subset in spec.subsets} if strategy.type == "Adaptive" else set()
-    seconds = strategy.adaptive.reschedule_critical_seconds if strategy.adaptive is not None else None
+    adaptive = strategy.adaptive
+    seconds = adaptive.reschedule_critical_seconds if adaptive is not None else None
     round_trip = timedelta(seconds=seconds or 0) * len(spec.subsets)
+    if adaptive is not None and adaptive.return_ is not None:  # the next failure follows after two settling times
+        round_trip += timedelta(seconds=2 * adaptive.return_.settling_seconds)
     return tuple(
         each for each in shortages if each.name in names and now < each.until + _duration(each.times) + round_trip
     )

@@ -1,6 +1,7 @@
 """A pod with the changes of its subset, on the raw document: fields that the types do not know stay.
 
-1. The subset's patch is merged strategically. It comes first, so that it cannot undo what follows.
+1. The subset's patch is merged strategically. It comes first, so that it cannot undo what follows. If it names another
+   priority class, the priority that the API server has resolved from the old one is removed.
 2. The subset's node selector term is added to each required term of the pod's, or becomes the first. Terms are
    alternatives and all expressions of one term must hold, so the subset's term holds wherever the pod may go.
 3. The subset's tolerations are appended, except those that the pod has already.
@@ -18,7 +19,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches import schema_for, strategic_merge
 from trimtab.api.pods import NodeSelectorTerm
-from trimtab.api.unitedtopology import Subset, privileges
+from trimtab.api.unitedtopology import Subset, patched_pods, privileges
 
 _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 _PARTS = ("matchExpressions", "matchFields")
@@ -77,6 +78,7 @@ def patched(pod: JSON, subset: Subset, *, allowed_fields: Collection[str] = ()) 
     patch = subset.patch.tree() if subset.patch is not None else {}
     try:
         merged: JSON = strategic_merge(pod, patch, schema_for("v1", "Pod"))
+        patched_pods.resolve_priority(pod, merged, patch)
         _check(pod, merged)
         for problem in privileges.problems(pod, merged, allowed_fields):
             raise problem
@@ -106,6 +108,8 @@ def _check(pod: JSON, merged: JSON) -> None:
                 name = container.get("name")
                 reason = f"the pod has no container {name!r}; write the name of one of its containers, or an image"
                 raise InvalidError(f"spec.{field}[{index}]", reason)
+    for problem in patched_pods.problems(merged):
+        raise problem
 
 
 def _labels(pod: JSON) -> JSON:

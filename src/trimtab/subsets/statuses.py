@@ -1,7 +1,8 @@
 """The status as a table: a row for each subset, a table for each revision; and the patch that writes it.
 
 A table is a working copy. It follows the current spec, even where the status was counted for an older one: the limits
-are those of the spec, new subsets have empty rows, and counts stay as they are.
+are those of the spec, new subsets have empty rows, and counts stay as they are. A subset that was renamed, so that the
+spec has a new name where the status has one that is gone, keeps its row: pods may be between admission and storage.
 
 `missingReplicas` is never written below zero (-1 means no maximum), so a subset above its maximum has 0; how many pods
 it has is in `replicas`.
@@ -25,7 +26,7 @@ from trimtab.api.unitedtopology import (
     UnitedTopologyStatus,
     status_tree,
 )
-from trimtab.subsets.apportionment import limits
+from trimtab.subsets.apportionment import floors, limits
 
 UNLIMITED = -1
 MOST_ENTRIES = MAX_PENDING
@@ -46,6 +47,8 @@ class Row:
     creating: dict[str, datetime] = field(default_factory=dict)
     deleting: dict[str, datetime] = field(default_factory=dict)
     reschedule: int = 0
+    floor: int = 0
+    """Pods that it gets before any other subset."""
 
     @property
     def is_idle(self) -> bool:
@@ -85,6 +88,7 @@ class Table:
         self.replicas = status.replicas if replicas is None else replicas
         self._current = status.observed_generation == topology.metadata.generation and self.replicas == status.replicas
         self._limits = limits(topology.spec.subsets, self.replicas)
+        self._floors = floors(topology.spec.subsets, self.replicas)
         self._revisions: dict[str, list[Row]] = {}
         if status.subset_statuses:
             self._revisions[status.revision] = self._rows(status.subset_statuses)
@@ -132,13 +136,14 @@ class Table:
         return msgspec.structs.replace(self._topology.status, **(fields | changes))
 
     def _rows(self, statuses: Sequence[SubsetStatus]) -> list[Row]:
-        known = {status.name: status for status in statuses}
         names = [subset.name for subset in self._topology.spec.subsets]
-        return [self._row(name, limit, known.get(name)) for name, limit in zip(names, self._limits, strict=True)]
+        known = {status.name: status for status in statuses} | _renamed(names, statuses)
+        bounds = zip(names, self._limits, self._floors, strict=True)
+        return [self._row(name, limit, floor, known.get(name)) for name, limit, floor in bounds]
 
-    def _row(self, name: str, limit: int | None, status: SubsetStatus | None) -> Row:
+    def _row(self, name: str, limit: int | None, floor: int, status: SubsetStatus | None) -> Row:
         if status is None:
-            return Row(name, limit, limit or 0)
+            return Row(name, limit, limit or 0, floor=floor)
         return Row(
             name,
             limit,
@@ -147,6 +152,7 @@ class Table:
             dict(status.creating),
             dict(status.deleting),
             status.missing_reschedule,
+            floor,
         )
 
     def _missing(self, limit: int | None, status: SubsetStatus) -> int:
@@ -156,6 +162,15 @@ class Table:
         if self._current and status.missing_replicas > 0:
             return status.missing_replicas
         return min(0, limit - status.replicas) if self._current else limit - status.replicas
+
+
+def _renamed(names: Sequence[str], statuses: Sequence[SubsetStatus]) -> dict[str, SubsetStatus]:
+    """The rows of renamed subsets by their new names: those at the same place in a spec of the same length."""
+    if len(names) != len(statuses):
+        return {}
+    old = {status.name for status in statuses}
+    pairs = zip(names, statuses, strict=True)
+    return {name: status for name, status in pairs if name not in old and status.name not in names}
 
 
 def is_counted(topology: UnitedTopology) -> bool:

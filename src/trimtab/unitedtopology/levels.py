@@ -2,11 +2,12 @@
 
 | level      | pods                                                                                | cost     |
 |------------|-------------------------------------------------------------------------------------|----------|
-| Guaranteed | of the newest revision, within the maximum of their subset                          | above 0  |
+| Guaranteed | of the newest revision, within the minimum or maximum of their subset               | above 0  |
 | BestEffort | in a subset without a maximum                                                       | none     |
 | Redundant  | above the maximum of their subset; of an older revision, in one that has a maximum  | below 0  |
 
-**Later subsets are emptied before earlier ones**, inside a level.
+**Later subsets are emptied before earlier ones**, inside a level. BestEffort pods have no cost while nothing shrinks:
+their tiers (`Levels.tiers`) say in which order they go, and what is needed of that is written on a scale-down.
 
 **Older revisions are emptied in the reverse order**, earlier subsets first: the newest revision fills the subsets from
 the first one on, so that is where capacity is needed. Otherwise a rollout into a full subset would end in the next one,
@@ -42,14 +43,20 @@ def bands(topology: UnitedTopology, members: Iterable[Member], *, replicas: int,
     subsets = topology.spec.subsets
     levels = pod_levels(subsets, known.values(), replicas)
     old = {name for name, member in known.items() if revision and member.revision != revision}
-    return {name: _band(level, len(subsets), is_old=name in old) for name, level in levels.items()}
+    floored = [index for index, subset in enumerate(subsets) if subset.min_replicas]
+    places = {index: place for place, index in enumerate(reversed(floored), 1)}
+    return {
+        name: _band(level, len(subsets), places[level.subset] if level.in_floor else 0, is_old=name in old)
+        for name, level in levels.items()
+    }
 
 
 @functools.lru_cache(maxsize=4096)
-def _band(pod: PodLevel, subsets: int, *, is_old: bool) -> Band:
-    if not is_old or pod.level is Level.BEST_EFFORT:
-        return Band(pod.level, pod.subset, subsets)
-    return Band(Level.REDUNDANT, subsets - 1 - pod.subset, subsets)
+def _band(pod: PodLevel, subsets: int, floor: int, *, is_old: bool) -> Band:
+    if not is_old:
+        return Band(pod.level, pod.subset, subsets, floor)
+    level = Level.BEST_EFFORT if pod.level is Level.BEST_EFFORT else Level.REDUNDANT
+    return Band(level, subsets - 1 - pod.subset, subsets)
 
 
 class Levels:
@@ -66,8 +73,20 @@ class Levels:
 
         `replicas` is the target size; without it, the size that costs were written ahead for, or else the workload's
         current size. For a ReplicaSet, the UnitedTopology of its Deployment applies, if there is one. A pod in no
-        subset is BestEffort. A pod with a foreign cost is left out, because that cost stays.
+        subset is BestEffort, as if in the last one. A pod with a foreign cost is left out, because that cost stays.
         """
+        found = self._bands(kind, namespace, name, replicas)
+        if found is None:
+            return None
+        return {pod.key: band for pod, band in found if not costs.has_foreign_cost(pod.metadata.annotations)}
+
+    def tiers(self, kind: str, namespace: str, name: str, replicas: int) -> Mapping[str, int] | None:
+        """The tiers of a workload's active pods at a target size, by `namespace/name`, those of pods with foreign costs
+        included; None if no UnitedTopology applies to it."""
+        found = self._bands(kind, namespace, name, replicas)
+        return None if found is None else {pod.key: band.tier for pod, band in found}
+
+    def _bands(self, kind: str, namespace: str, name: str, replicas: int | None) -> list[tuple[Pod, Band]] | None:
         topology, size = self._topology(kind, namespace, name, replicas)
         target = None if topology is None else self._view.target(topology)
         if topology is None or target is None or not self._evaluate(topology, self._view).is_effective:
@@ -76,11 +95,9 @@ class Levels:
         size = self._expected_size(target, pods) if size is None else size
         members = [self._view.member(pod, topology) for pod in pods]
         found = bands(topology, members, replicas=size, revision=target.revision)
-        return {
-            pod.key: found.get(pod.metadata.name, Band(subsets=len(topology.spec.subsets)))
-            for pod in pods
-            if not costs.has_foreign_cost(pod.metadata.annotations)
-        }
+        subsets = len(topology.spec.subsets)
+        outside = Band(Level.BEST_EFFORT, subsets - 1, subsets)
+        return [(pod, found.get(pod.metadata.name, outside)) for pod in pods]
 
     def _expected_size(self, target: Target, pods: Iterable[Pod]) -> int:
         now = self._view.now() // SECOND

@@ -28,6 +28,7 @@ class Metrics:
         self._conflicts = self._counter("status_conflicts", "Status updates by the controller that conflicted.")
         self._pods = self._counter("pod_writes", "Pods whose annotations were written, by reason.", "reason")
         self._rescheduled = self._counter("pods_rescheduled", "Pods deleted because no node of their subset fits.")
+        self._returned = self._counter("pods_returned", "Pods evicted because an earlier subset has room again.")
         self._expired = self._counter("reservations_expired", "Reservations whose pods were never stored.")
         self._reverted = self._counter("deletions_reverted", "Announced deletions that did not happen.")
         self._topologies = Gauge(
@@ -54,6 +55,10 @@ class Metrics:
     def record_rescheduled(self) -> None:
         """Count a pod that was deleted so that its successor goes to another subset."""
         self._rescheduled.inc()
+
+    def record_returned(self) -> None:
+        """Count a pod that was evicted so that its successor goes to an earlier subset."""
+        self._returned.inc()
 
     def record_entries(self, *, expired: int, reverted: int) -> None:
         """Count entries of the status that ended without what they announced."""

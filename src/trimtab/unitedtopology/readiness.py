@@ -93,9 +93,18 @@ def evaluator(*, pod_webhook: bool, allowed_fields: Collection[str] = ()) -> Eva
             message = f"ReplicaSet {reference.name} belongs to {target.parent}; make that the target"
             return Readiness(Reason.TARGET_CONFLICT, message)
         message = f"the pods of {reference.kind} {reference.name} are allocated to subsets"
+        message += _shortfall(topology, target)
         return Readiness(Reason.RECONCILED, message)
 
     return evaluate
+
+
+def _shortfall(topology: UnitedTopology, target: Target) -> str:
+    """Which minima are not reached at the target's size, in words; empty where all are."""
+    floors = sum(subset.min_replicas or 0 for subset in topology.spec.subsets)
+    if floors <= target.replicas:
+        return ""
+    return f"; their minReplicas add up to {floors}, and it has {target.replicas} replicas: later subsets get fewer"
 
 
 def with_condition(

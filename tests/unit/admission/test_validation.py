@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.kube.fakes import ScriptedTransport, answer
+from tests.unit.kube.fakes import ScriptedTransport, answer, failure
 from tests.unit.unitedtopology.clusters import subset, topology_tree
 from trimtab.admission.validation import Validation
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, GroupVersionKind
@@ -29,7 +29,8 @@ async def review(tree: JSON, *others: JSON, old: JSON | None = None) -> Admissio
         object=Document(tree),
         old_object=None if old is None else Document(old),
     )
-    return await Validation(Client(ScriptedTransport(answer(200, page)))).decide(request)
+    without_target = failure(404, "NotFound")
+    return await Validation(Client(ScriptedTransport(answer(200, page), without_target))).decide(request)
 
 
 async def test_what_works_is_admitted() -> None:

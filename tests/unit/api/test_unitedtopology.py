@@ -79,8 +79,41 @@ def test_valid_topologies_are_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology(target={"kind": "StatefulSet"}),
-            'spec.targetRef.kind: "StatefulSet" of apps/v1 cannot have subsets; write Deployment or ReplicaSet',
+            "spec.targetRef.kind: StatefulSet removes its highest ordinal whatever its pods cost, and its pods keep "
+            "their names and volumes; write Deployment or ReplicaSet or CloneSet",
+            id="a StatefulSet, with the reason",
+        ),
+        pytest.param(
+            topology(target={"apiVersion": "batch/v1", "kind": "Job"}),
+            "spec.targetRef.kind: Job does not choose by cost, and its pods end by themselves; write Deployment or "
+            "ReplicaSet or CloneSet",
+            id="a Job, with the reason",
+        ),
+        pytest.param(
+            topology(target={"kind": "DaemonSet"}),
+            'spec.targetRef.kind: "DaemonSet" of apps/v1 cannot have subsets; write Deployment or ReplicaSet',
             id="an unknown kind",
+        ),
+        pytest.param(
+            topology({"name": "a", "minReplicas": 4, "maxReplicas": 3}),
+            "spec.subsets[0].minReplicas: 4 is more than its maxReplicas of 3; lower it, or raise maxReplicas",
+            id="a minimum above the maximum",
+        ),
+        pytest.param(
+            topology({"name": "a", "minReplicas": 2**31 - 1}, {"name": "b", "minReplicas": 1}),
+            "spec.subsets: the minReplicas of all subsets add up to 2147483648; no workload has more than 2147483647",
+            id="minima larger than any workload",
+        ),
+        pytest.param(
+            topology(*({"name": f"s{at}", "minReplicas": 1} for at in range(65))),
+            "spec.subsets: 65 have minReplicas; write it for at most 64",
+            id="too many minima",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"metadata": {"annotations": {"not a key": "x"}}}}),
+            'spec.subsets[0].patch.metadata.annotations: "not a key" is not an annotation key; write a name such as '
+            "example.com/note",
+            id="an annotation that is none",
         ),
         pytest.param(
             topology({"name": "a", "maxReplicas": -1}),

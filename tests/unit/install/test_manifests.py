@@ -22,6 +22,7 @@ from trimtab.api.meta import LabelSelector
 from trimtab.install import access, definitions, deployments, local, manifests, protection
 from trimtab.install.options import DEFAULT_CONFIGURATION, MANAGED_BY, NAME, Options
 from trimtab.scaledown.pod_costs import POLICY_KEYS
+from trimtab.unitedtopology.admission import pod_reviews
 
 OPTIONS = Options()
 
@@ -177,6 +178,13 @@ def test_api_servers_wait_a_second_longer_than_trimtab_takes() -> None:
     assert webhooks()["scale.trimtab.dev"]["timeoutSeconds"] == 3
     patient = Options(configuration={"scaleDown": {"budgetSeconds": 4.5}})
     assert webhooks(patient)["scale.trimtab.dev"]["timeoutSeconds"] == 6
+
+
+def test_a_pod_waits_for_one_second_at_most() -> None:
+    """Also while Trimtab is stopped, and whatever other webhooks change."""
+    found = webhooks()["pods.trimtab.dev"]
+    assert (found["timeoutSeconds"], found["reinvocationPolicy"]) == (1, "Never")
+    assert pod_reviews.BUDGET < 1
 
 
 def test_the_clusters_own_namespaces_are_exempt() -> None:

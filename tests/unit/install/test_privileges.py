@@ -21,7 +21,7 @@ def printed(options: Options) -> dict[str, dict[str, JSON]]:
 def test_every_policy_is_bound_and_refuses() -> None:
     """While Trimtab is down as well: they are evaluated by the API server."""
     policies = printed(Options())
-    assert set(policies) == {privileges.PATCHES, privileges.PODS, privileges.NAMESPACES}
+    assert set(policies) == {privileges.PATCHES, privileges.DRY_RUNS, privileges.PODS, privileges.NAMESPACES}
     for name, specs in policies.items():
         assert specs["ValidatingAdmissionPolicy"]["failurePolicy"] == "Fail"
         binding = specs["ValidatingAdmissionPolicyBinding"]
@@ -56,11 +56,21 @@ def test_controllers_change_one_label_of_namespaces() -> None:
     assert spec["validations"][0]["expression"].count(NAMESPACE_LABEL) == 2
 
 
+def test_webhooks_create_pods_as_dry_runs_only() -> None:
+    """RBAC knows the verb alone."""
+    spec = printed(Options())[privileges.DRY_RUNS]["ValidatingAdmissionPolicy"]
+    (condition,) = spec["matchConditions"]
+    assert condition["expression"].endswith('"system:serviceaccount:trimtab-system:trimtab-webhooks"')
+    assert spec["validations"][0]["expression"] == "has(request.dryRun) && request.dryRun"
+
+
 @pytest.mark.parametrize(
     ("components", "want"),
     [
         pytest.param(("scheduler",), set(), id="the scheduler"),
-        pytest.param(("webhooks",), {privileges.PATCHES}, id="the webhooks, which apply patches"),
+        pytest.param(
+            ("webhooks",), {privileges.PATCHES, privileges.DRY_RUNS}, id="the webhooks, which apply and try patches"
+        ),
         pytest.param(("controllers",), {privileges.PODS, privileges.NAMESPACES}, id="the controllers"),
     ],
 )

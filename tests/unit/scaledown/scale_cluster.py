@@ -34,6 +34,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
+from trimtab.scaledown.intent.gate import Tiers, no_tiers
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.planner import PolicyOf, strategies_of
@@ -96,12 +97,14 @@ class ScaleCluster(InMemoryLab):
         seed: int = 1,
         defaults: Defaults = LEVEL_EVERYONE,
         policy_of: PolicyOf = strategies_of,
+        tiers: Tiers = no_tiers,
         **settings: Any,
     ) -> None:
         super().__init__(seed=seed, call=self._ask)
         self.settings = HoldSettings(**settings)
         self.defaults = defaults
         self.policy_of = policy_of
+        self.tiers = tiers
         self.product = Wire(self.cluster)
         self.asked = 0
         self.answers: list[tuple[str, ...]] = []
@@ -144,6 +147,7 @@ class ScaleCluster(InMemoryLab):
             settings=self.settings,
             policy_of=self.policy_of,
             on_plan=self.delivered.append,
+            tiers=self.tiers,
             recorder=self,
         )
         self.edge = AdmissionServer(

@@ -15,7 +15,7 @@ from trimtab.subsets.allocation import (
     allocate,
     announce,
     announced_deletions,
-    has_percentages,
+    needs_size,
     revert_deletions,
     withdraw,
 )
@@ -119,7 +119,7 @@ def test_of_two_deletions_of_one_name_the_later_is_reported() -> None:
 )
 def test_percentages_need_the_size(limits: tuple[int | str | None, ...], want: bool) -> None:
     """It is read only where it matters."""
-    assert has_percentages(topology(*(subset(f"s{place}", most) for place, most in enumerate(limits)))) is want
+    assert needs_size(topology(*(subset(f"s{place}", most) for place, most in enumerate(limits)))) is want
 
 
 def test_a_larger_workload_has_larger_percentages() -> None:
@@ -332,3 +332,28 @@ def test_a_status_of_another_generation_is_not_counted() -> None:
     """A renamed subset has pods that are not in the status yet."""
     of = counted(topology(subset("a", 1)), member("p", "a"))
     assert not is_counted(with_status(topology(subset("renamed", 1), generation=2), of.status))
+
+
+def test_floors_are_filled_first_whatever_the_order() -> None:
+    """The second subset has a minimum; the first one is filled afterwards."""
+    of = counted(topology(subset("a", 2), subset("b", minReplicas=2), subset("c", 5, minReplicas=1)))
+    assert chosen(of, 6) == ["b", "b", "c", "a", "a", "b"]
+
+
+def test_a_floor_whose_pod_goes_is_filled_again() -> None:
+    """A deletion counts if it is confirmed; if it may be, the pod is to be read."""
+    rows = (SubsetStatus(name="a", missing_replicas=-1), SubsetStatus(name="b", replicas=1, deleting={"p": NOON}))
+    of = written(*rows, of=topology(subset("a"), subset("b", minReplicas=1)))
+    assert chosen(of, 1, confirmed={"p"}) == ["b"]
+    unsure = allocate(of, creations(1), now=NOON)
+    assert unsure.choices == {"of-0": 0}
+    assert (unsure.uncertainty.deleting, unsure.uncertainty.full) == ({"p": NOON}, True)
+
+
+def test_a_floor_without_nodes_is_skipped_as_any_subset() -> None:
+    """Adaptive: it was found full."""
+    of = counted(topology(subset("a"), subset("b", minReplicas=2), adaptive=True))
+    shortage = Shortage(name="b", until=at(60), times=1)
+    assert chosen(of, 1) == ["b"]
+    full = with_status(of, msgspec.structs.replace(of.status, shortages=(shortage,)))
+    assert chosen(full, 1) == ["a"]

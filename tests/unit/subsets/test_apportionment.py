@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.subsets.topologies import subset
-from trimtab.subsets.apportionment import apportion, limits, webster
+from trimtab.subsets.apportionment import apportion, floors, limits, webster
 
 PERCENTAGES = st.lists(st.integers(0, 100), min_size=1, max_size=6)
 SIZES = st.integers(0, 300)
@@ -88,3 +88,30 @@ def test_parts_of_100_add_up(cuts: list[int], replicas: int) -> None:
     """Percentages that add up to 100 cover every pod."""
     percentages = [after - before for before, after in pairwise([0, *sorted(cuts), 100])]
     assert sum(apportion(percentages, replicas)) == replicas
+
+
+def test_percentages_are_of_what_is_above_the_floors() -> None:
+    """Two on own nodes in any case; of the other ten, 70 % on rented ones and 30 % on own ones."""
+    subsets = [subset("own", "30%", minReplicas=2), subset("rented", "70%")]
+    assert limits(subsets, 12) == (5, 7)
+    assert limits(subsets, 2) == (2, 0)
+    assert limits([subset("own", minReplicas=2), subset("rented", "70%")], 12) == (None, 7)
+
+
+def test_earlier_floors_are_reached_first() -> None:
+    """A workload that is smaller than its floors."""
+    subsets = [subset("a"), subset("b", minReplicas=3), subset("c", 9, minReplicas=2)]
+    assert [floors(subsets, size) for size in (0, 2, 4, 5, 50)] == [
+        (0, 0, 0), (0, 2, 0), (0, 3, 1), (0, 3, 2), (0, 3, 2),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100)), min_size=1, max_size=5), SIZES)
+def test_limits_with_floors_never_shrink_and_hold_the_floors(parts: list[tuple[int, int]], size: int) -> None:
+    """Whatever the size."""
+    subsets = [subset(f"s{at}", f"{share}%", minReplicas=least) for at, (least, share) in enumerate(parts)]
+    before, after = limits(subsets, size), limits(subsets, size + 1)
+    for least, fewer, more in zip(floors(subsets, size), before, after, strict=True):
+        assert fewer is not None
+        assert more is not None
+        assert least <= fewer <= more

@@ -32,7 +32,7 @@ from trimtab.subsets.allocation import (
     allocate,
     announce,
     announced_deletions,
-    has_percentages,
+    needs_size,
     revert_deletions,
     withdraw,
 )
@@ -174,7 +174,7 @@ class History(RuleBasedStateMachine):
         if request.read is None:
             self.requests[index] = replace(request, read=self.topology, version=self.version)
         elif request.facts is None:
-            size = self.size if has_percentages(self.topology) else None
+            size = self.size if needs_size(self.topology) else None
             live = (len(self.views) - 1, self.size)
             self.requests[index] = replace(request, facts=self._look(request), size=size, live=live)
         elif request.answered_at is None:

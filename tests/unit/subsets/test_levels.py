@@ -60,3 +60,20 @@ def test_levels_of_a_scale_down_use_the_target_size() -> None:
 def test_levels_are_those_of_costs() -> None:
     """There is one definition."""
     assert {level.value for level in Level} == {level.value for level in costs.Level}
+
+
+def test_pods_within_the_minimum_are_guaranteed() -> None:
+    """Also in a subset without a maximum; the oldest of it."""
+    subsets = [subset("a", minReplicas=1), subset("b", 3, minReplicas=2)]
+    pods = [member(f"{name}{n}", name, created=at(n)) for name in "ab" for n in range(4)]
+    found = pod_levels(subsets, pods, 8)
+    assert {name: (each.level, each.in_floor) for name, each in found.items()} == {
+        "a0": (Level.GUARANTEED, True),
+        "a1": (Level.BEST_EFFORT, False),
+        "a2": (Level.BEST_EFFORT, False),
+        "a3": (Level.BEST_EFFORT, False),
+        "b0": (Level.GUARANTEED, True),
+        "b1": (Level.GUARANTEED, True),
+        "b2": (Level.GUARANTEED, False),
+        "b3": (Level.REDUNDANT, False),
+    }

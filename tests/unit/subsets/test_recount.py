@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
 from trimtab.api.meta import Condition
 from trimtab.api.unitedtopology import Shortage, SubsetStatus, UnitedTopology
-from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce
+from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce, revert_deletions, withdraw
+from trimtab.subsets.apportionment import limits
 from trimtab.subsets.members import Member
 from trimtab.subsets.recount import CREATION_LIMIT, DELETION_LIMIT, Observation, Recount, Stale, recount
 
@@ -207,3 +212,63 @@ def test_shortages_expire() -> None:
     assert made(of, now=100).status.shortages == shortages[:1]
     assert made(of, now=120).status.shortages == ()
     assert made(with_status(OF, of.status)).status.shortages == ()
+
+
+def test_a_renamed_subset_keeps_its_reservations() -> None:
+    """Their pods may be between admission and storage; they are counted where they match."""
+    of = reserved(counted(OF), "p", "q")
+    subsets = (subset("first", 2), *OF.spec.subsets[1:])
+    spec = msgspec.structs.replace(of.spec, subsets=subsets)
+    metadata = msgspec.structs.replace(of.metadata, generation=2)
+    renamed = msgspec.structs.replace(of, metadata=metadata, spec=spec)
+    found = made(renamed)
+    assert rows(found)["first"].creating.keys() == {"of-p", "of-q"}
+    after = with_status(renamed, found.status)
+    full = allocate(after, [PodCreation("of-r", REVISION)], now=NOON)
+    assert full.choices == {"of-r": 1}
+    found = made(after, member("p", "first"), member("q", "first"))
+    assert (rows(found)["first"].creating, rows(found)["first"].replicas) == ({}, 2)
+
+
+def test_a_removed_subset_does_not() -> None:
+    """Nothing says where its pods are counted."""
+    of = reserved(counted(OF), "p")
+    spec = msgspec.structs.replace(of.spec, subsets=OF.spec.subsets[1:])
+    removed = msgspec.structs.replace(of, metadata=msgspec.structs.replace(of.metadata, generation=2), spec=spec)
+    assert not any(row.creating for row in made(removed).status.subset_statuses)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["create", "announce", "confirm", "withdraw", "revert", "resize", "count"]), max_size=12),
+    st.integers(0, 2**32),
+)
+def test_missing_replicas_equal_a_recount_after_every_write(steps: list[str], seed: int) -> None:
+    """Whoever wrote last, a webhook or the controller: the limit at the size of the status, less the pods counted."""
+    rng = random.Random(seed)
+    size, members = 10, [member(f"p{number}", rng.choice("abc")) for number in range(rng.randrange(8))]
+    of = counted(topology(subset("a", 2), subset("b", "50%", minReplicas=1), subset("c")), *members, replicas=size)
+    for number, step in enumerate(steps):
+        name = rng.choice([pod.name for pod in members] or ["none"])
+        match step:
+            case "create":
+                status = allocate(of, [PodCreation(f"of-{number}", REVISION)], now=NOON, replicas=size).status
+            case "announce":
+                status = announce(of, [PodDeletion(name, REVISION, rng.choice("abc"))], now=NOON)
+            case "confirm":
+                status = allocate(of, [PodCreation(f"of-{number}", REVISION)], now=NOON, confirmed=[name]).status
+            case "withdraw":
+                status = withdraw(of, [f"of-{rng.randrange(12)}"])
+            case "revert":
+                status = revert_deletions(of, [name])
+            case "resize":
+                size = rng.randrange(20)
+                status = allocate(of, [], now=NOON, replicas=size).status
+            case _:
+                members = members[: rng.randrange(9)]
+                status = made(of, *members, replicas=size).status
+        of = with_status(of, status)
+        counts = Counter(pod.subset for pod in members)
+        of_size = limits(of.spec.subsets, status.replicas)
+        for row, limit in zip(status.subset_statuses, of_size, strict=True):
+            assert row.missing_replicas == (-1 if limit is None else max(0, limit - counts[row.name]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -158,3 +159,48 @@ PODS = st.dictionaries(st.sampled_from(["metadata", "spec", "kind"]), PARTS | VA
 def test_the_difference_is_a_patch_from_one_to_the_other(before: JSON, after: JSON) -> None:
     """Whatever the two documents are."""
     assert json_patch(before, difference(before, after)) == after
+
+
+def prioritized(**spec: Any) -> JSON:
+    """A pod whose priority the API server has resolved already."""
+    tree = pod("p").tree()
+    tree["spec"] |= {"priorityClassName": "low", "priority": 5, "preemptionPolicy": "Never", **spec}
+    return tree
+
+
+def test_another_priority_class_is_resolved_anew() -> None:
+    """An API server refuses a pod whose priority is not that of its class."""
+    changed = subset("a", patch={"spec": {"priorityClassName": "high"}})
+    spec = shape(prioritized(), changed, ANNOTATIONS, allowed_fields=["priorityClassName"])["spec"]
+    assert spec["priorityClassName"] == "high"
+    assert not {"priority", "preemptionPolicy"} & spec.keys()
+
+
+def test_the_same_priority_class_stays_resolved() -> None:
+    """Nothing is removed for nothing."""
+    same = subset("a", patch={"spec": {"priorityClassName": "low"}})
+    spec = shape(prioritized(), same, ANNOTATIONS, allowed_fields=["priorityClassName"])["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (5, "Never")
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        pytest.param(
+            {"spec": {"containers": [{"name": "main", "volumeMounts": [{"name": "none", "mountPath": "/a"}]}]}},
+            "volumeMounts",
+            id="a mount without its volume",
+        ),
+        pytest.param(
+            {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1m"}}}]}},
+            "resources.requests.cpu",
+            id="a limit below the template's request",
+        ),
+    ],
+)
+def test_a_pod_that_would_be_refused_takes_no_capacity(patch: JSON, field: str) -> None:
+    """It is admitted without the patch, and an event says why."""
+    tree = pod("p").tree()
+    tree["spec"]["containers"] = [{"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "1"}}}]
+    with pytest.raises(InvalidError, match=re.escape(field)):
+        shape(tree, subset("a", patch=patch), ANNOTATIONS)

@@ -13,7 +13,7 @@ from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.ranking.costs import Band, Level
+from trimtab.ranking.costs import SPACING, Band, Level
 from trimtab.subsets.members import Member
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.levels import bands
@@ -127,3 +127,27 @@ async def test_without_a_united_topology_there_are_no_bands(cluster: TopologyClu
     assert levels("Deployment", "default", "web") is None
     assert levels("ReplicaSet", "default", "gone") is None
     assert levels("ReplicationController", "default", "web") is None
+
+
+def test_floors_are_given_up_last() -> None:
+    """Of all subsets, the first one's last of all."""
+    tree = topology_tree(subset("0", minReplicas=1), subset("1", "", 9), subset("2", "", 9, minReplicas=1))
+    wanted = codec.convert(tree, UnitedTopology)
+    found = bands(wanted, members({"0": 2, "1": 1, "2": 2}), replicas=5, revision="new")
+    order = sorted(found, key=lambda name: found[name].tier)
+    assert order == ["new-0-1", "new-2-1", "new-1-0", "new-2-0", "new-0-0"]
+    assert [found[name].centre // SPACING for name in order] == [0, 1, 2, 4, 5]
+
+
+async def test_tiers_of_a_workload(cluster: TopologyCluster) -> None:
+    """Later BestEffort subsets first, pods in no subset with the last one, and foreign costs in their subset."""
+    cluster.room = 1
+    await cluster.deploy(3)
+    first = next(pod for pod in await cluster.pods() if pod.spec.node_name.startswith("z1"))
+    await cluster.create_topology(subset("a", "z1"), subset("b", "z2"))
+    await cluster.patch(Pod, first.metadata.name, {"metadata": {"annotations": {DELETION_COST: "7"}}})
+    found = cluster.controller.levels.tiers("Deployment", "default", "web", 2)
+    assert found is not None
+    by_zone = {pod.spec.node_name[:2]: found[pod.key] for pod in await cluster.pods()}
+    assert by_zone == {"z1": 1, "z2": 0, "z3": 0}
+    assert cluster.controller.levels.tiers("Deployment", "default", "other", 2) is None

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from trimtab.api import codec, times
@@ -27,6 +28,10 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 MAX_PODS = 2**31 - 1
 """The largest value of a workload's replicas."""
 MAX_SUBSETS = 1000
+MAX_FLOORS = 64
+"""How many subsets may have a minimum: each has a band of costs beside that of its maximum."""
+MAX_RETURNS = 100
+"""How many pods return to an earlier subset at once, whatever the spec says."""
 MAX_PENDING = 10_000
 """How many pods of a subset may be in creation, or in deletion, at the same time."""
 
@@ -70,13 +75,34 @@ class Subset(Model):
         tuple[Toleration, ...], Meta(description="Appended to the tolerations of the subset's pods.", max_length=100)
     ] = ()
     patch: Annotated[Document | None, Meta(description="A strategic merge patch for the subset's pods.")] = None
+    min_replicas: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_PODS)] | None,
+        Meta(description="Pods that this subset gets before any other, whatever the order, and loses last."),
+    ] = None
     max_replicas: Annotated[
         int | str | None,
         Meta(
-            description="The maximum of pods in this subset: a number or a percentage; no limit if absent.",
+            description="The maximum of pods in this subset: a number, or its minReplicas and a percentage of what is "
+            "above the minReplicas of all subsets; no limit if absent.",
             extra_json_schema={"minimum": 0, "maximum": MAX_PODS, "pattern": "^(100|[0-9]{1,2})%$"},
         ),
     ] = None
+
+
+class ReturnStrategy(Model):
+    """How pods of later subsets return to an earlier one that has room again."""
+
+    settling_seconds: Annotated[
+        Annotated[int, Meta(ge=1, le=86400)],
+        Meta(description="For how many seconds a subset must have had room before pods return to it."),
+    ] = 60
+    max_pods: Annotated[
+        int | str,
+        Meta(
+            description="How many pods return at once: a number or a percentage of the replicas; at least one.",
+            extra_json_schema={"minimum": 1, "maximum": MAX_PODS, "pattern": "^(100|[1-9]?[0-9])%$"},
+        ),
+    ] = 1
 
 
 class AdaptiveStrategy(Model):
@@ -89,6 +115,10 @@ class AdaptiveStrategy(Model):
         Annotated[int, Meta(ge=1, le=86400)] | None,
         Meta(description="A pod that is unschedulable for this many seconds is moved to the next subset."),
     ] = None
+    return_: Annotated[
+        ReturnStrategy | None,
+        Meta(description="Pods of later subsets are evicted to return to an earlier one with room; absent: they stay."),
+    ] = msgspec.field(name="return", default=None)
 
 
 class ScheduleStrategy(Model):
@@ -158,6 +188,19 @@ class Shortage(Model):
     times: Annotated[int, Meta(description="The number of consecutive failures.")] = 0
 
 
+class SubsetReturn(Model):
+    """A subset to which pods of later ones return."""
+
+    name: Annotated[str, Meta(description="The subset's name.")]
+    since: Annotated[datetime, Meta(description="Since when it has had room, or when pods were evicted last.")]
+    expected: Annotated[
+        int, Meta(description="The number of pods that it is to have after the last evictions; 0 before any.")
+    ] = 0
+    pods: Annotated[
+        tuple[str, ...], Meta(description="The pods that were to be evicted last.", max_length=MAX_RETURNS)
+    ] = ()
+
+
 class UnitedTopologyStatus(Model):
     """The observed state and the reservations."""
 
@@ -173,6 +216,10 @@ class UnitedTopologyStatus(Model):
     shortages: Annotated[
         tuple[Shortage, ...],
         Meta(description="Subsets without capacity, which are skipped for a time.", max_length=MAX_SUBSETS),
+    ] = ()
+    returns: Annotated[
+        tuple[SubsetReturn, ...],
+        Meta(description="Subsets with room, to which pods of later subsets return.", max_length=MAX_SUBSETS),
     ] = ()
     counted_version: Annotated[
         str, Meta(description="The latest resourceVersion of a counted pod; counts from older views are ignored.")
@@ -199,6 +246,7 @@ def status_tree(status: UnitedTopologyStatus) -> JSON:
         "subsetStatuses": [_subset_tree(subset) for subset in status.subset_statuses],
         "otherRevisions": [_revision_tree(revision) for revision in status.other_revisions],
         "shortages": [_shortage_tree(shortage) for shortage in status.shortages],
+        "returns": [_return_tree(each) for each in status.returns],
         "countedVersion": status.counted_version,
         "conditions": [codec.to_tree(condition) for condition in status.conditions],
     }
@@ -211,6 +259,11 @@ def _revision_tree(revision: RevisionStatus) -> JSON:
 
 def _shortage_tree(shortage: Shortage) -> JSON:
     return {"name": shortage.name, "until": _time(shortage.until), "times": shortage.times}
+
+
+def _return_tree(each: SubsetReturn) -> JSON:
+    tree: JSON = {"name": each.name, "since": _time(each.since)}
+    return tree | ({"expected": each.expected, "pods": list(each.pods)} if each.expected else {})
 
 
 def _subset_tree(subset: SubsetStatus) -> JSON:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from trimtab.api import codec, limits, nodeselectors, percent, selectors
 from trimtab.api.cloneset import SPECIFIED_DELETE
@@ -11,10 +11,23 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.patches import schema_for, strategic_merge
 from trimtab.api.pods import Container, NodeSelector, NodeSelectorTerm, Pod, Toleration
 from trimtab.api.quantities import parse
-from trimtab.api.unitedtopology import privileges
-from trimtab.api.unitedtopology.objects import MAX_PODS, TARGETS, Subset, TargetReference, UnitedTopology
+from trimtab.api.unitedtopology import patched_pods, privileges
+from trimtab.api.unitedtopology.objects import (
+    MAX_FLOORS,
+    MAX_PODS,
+    TARGETS,
+    AdaptiveStrategy,
+    Subset,
+    TargetReference,
+    UnitedTopology,
+)
 
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_REFUSED: Mapping[str, str] = {
+    "StatefulSet": "removes its highest ordinal whatever its pods cost, and its pods keep their names and volumes",
+    "Job": "does not choose by cost, and its pods end by themselves",
+}
+"""Kinds that cannot have subsets, and why."""
 _PATCHABLE = frozenset({"labels", "annotations", "finalizers"})
 _MAX_PATCH = 65_536
 """Bytes of a patch as JSON: it is applied to every pod of the subset while its creation waits."""
@@ -46,14 +59,51 @@ def problems(topology: UnitedTopology, *, allowed_fields: Collection[str] = ()) 
             )
         for problem in _subset_problems(subset, allowed_fields):
             yield problem.under(path)
+    yield from _floor_problems(topology.spec.subsets)
     strategy = topology.spec.schedule_strategy
     if strategy.adaptive is not None and strategy.type != "Adaptive":
         yield InvalidError("spec.scheduleStrategy.adaptive", "needs type Adaptive; omit it, or write type: Adaptive")
+    yield from _return_problems(strategy.adaptive)
+
+
+def _floor_problems(subsets: Sequence[Subset]) -> Iterator[InvalidError]:
+    """Minima that cannot be satisfied whatever the size of the workload."""
+    for index, subset in enumerate(subsets):
+        least, most = subset.min_replicas or 0, subset.max_replicas
+        if isinstance(most, int) and least > most >= 0:
+            reason = f"{least} is more than its maxReplicas of {most}; lower it, or raise maxReplicas"
+            yield InvalidError(f"spec.subsets[{index}].minReplicas", reason)
+    floors = [subset.min_replicas for subset in subsets if subset.min_replicas]
+    if sum(floors) > MAX_PODS:
+        reason = f"the minReplicas of all subsets add up to {sum(floors)}; no workload has more than {MAX_PODS}"
+        yield InvalidError("spec.subsets", reason)
+    if len(floors) > MAX_FLOORS:
+        yield InvalidError("spec.subsets", f"{len(floors)} have minReplicas; write it for at most {MAX_FLOORS}")
+
+
+def _return_problems(adaptive: AdaptiveStrategy | None) -> Iterator[InvalidError]:
+    if adaptive is None or adaptive.return_ is None:
+        return
+    path = "spec.scheduleStrategy.adaptive.return"
+    if adaptive.reschedule_critical_seconds is None:
+        reason = "needs rescheduleCriticalSeconds: a pod that finds no node in the earlier subset must be able to leave"
+        yield InvalidError(path, reason)
+    try:
+        most = percent.scaled(adaptive.return_.max_pods, 100, round_up=False)
+    except InvalidError as error:
+        yield error.under(f"{path}.maxPods")
+        return
+    if most < 1 or (isinstance(adaptive.return_.max_pods, str) and most > 100):
+        written = adaptive.return_.max_pods
+        yield InvalidError(f"{path}.maxPods", f'{written} is not between 1 and all pods; write for example 2 or "10%"')
 
 
 def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
     kinds = TARGETS.get(target.api_version)
-    if kinds is None:
+    if target.kind in _REFUSED:
+        written = " or ".join(kind for each in TARGETS.values() for kind in each)
+        yield InvalidError("spec.targetRef.kind", f"{target.kind} {_REFUSED[target.kind]}; write {written}")
+    elif kinds is None:
         known = " or ".join(TARGETS)
         yield InvalidError("spec.targetRef.apiVersion", f'"{target.api_version}" is not supported; write {known}')
     elif target.kind not in kinds:
@@ -120,11 +170,12 @@ def _patch_problems(patch: Document, allowed_fields: Collection[str]) -> Iterato
     for name in sorted((metadata if isinstance(metadata, dict) else {}).keys() - _PATCHABLE):
         yield InvalidError(f"patch.metadata.{name}", "cannot be patched; write labels, annotations or finalizers only")
     try:
-        pod = codec.convert(strategic_merge(_POD, tree, schema_for("v1", "Pod")), Pod)
+        merged = strategic_merge(_POD, tree, schema_for("v1", "Pod"))
+        pod = codec.convert(merged, Pod)
     except InvalidError as error:
         yield error.under("patch")
     else:
-        for problem in _pod_problems(pod):
+        for problem in (*_pod_problems(pod), *patched_pods.problems(merged, has_template=False)):
             yield problem.under("patch")
         yield from _privilege_problems(tree, allowed_fields)
 
@@ -148,6 +199,10 @@ def _pod_problems(pod: Pod) -> Iterator[InvalidError]:
         if key == SPECIFIED_DELETE:
             reason = "selects pods for deletion: a CloneSet would delete and create pods endlessly; remove it"
             yield InvalidError(f"metadata.labels[{key}]", reason)
+    for key in pod.metadata.annotations:
+        if not selectors.is_key(key.lower()):
+            reason = f'"{key}" is not an annotation key; write a name such as example.com/note'
+            yield InvalidError("metadata.annotations", reason)
     for index, toleration in enumerate(pod.spec.tolerations):
         for problem in _toleration_problems(toleration):
             yield problem.under(f"spec.tolerations[{index}]")

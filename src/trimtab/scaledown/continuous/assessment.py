@@ -14,7 +14,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec, WhenUnranked
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.combination import Combined
-from trimtab.ranking.costs import Band, Carrier
+from trimtab.ranking.costs import Band, Carrier, Level
 from trimtab.ranking.explicit import Explicit
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
@@ -107,12 +107,23 @@ def costs(
     """
     ranked = [pod for pod in pods if pod.key in assessment.ranks]
     where = [_MIDDLE if bands is None else bands.get(pod.key, _MIDDLE) for pod in ranked]
+    ranks = _within_tiers([assessment.ranks[pod.key] for pod in ranked], where)
     costs_now = [_present_cost(pod, carrier, present) for pod in ranked]
     numbers = numbering.number(
-        [assessment.ranks[pod.key] for pod in ranked],
+        ranks,
         [None if cost is None else number_of(cost, carrier, band) for cost, band in zip(costs_now, where, strict=True)],
     )
     return {pod.key: cost_of(number, carrier, band) for pod, number, band in zip(ranked, numbers, where, strict=True)}
+
+
+def _within_tiers(ranks: Sequence[float], bands: Sequence[Band]) -> Sequence[float]:
+    """Ranks that put a later BestEffort subset before an earlier one: they share a band, and may not be mixed."""
+    tiers = [band.tier if band.level is Level.BEST_EFFORT else 0 for band in bands]
+    if len(set(tiers)) < 2 or any(map(math.isnan, ranks)):
+        return ranks
+    pairs = [(-tier, rank) for tier, rank in zip(tiers, ranks, strict=True)]
+    places = {pair: float(at) for at, pair in enumerate(sorted(set(pairs)))}
+    return [places[pair] for pair in pairs]
 
 
 def _present_cost(pod: Pod, carrier: Carrier, present: Mapping[str, int] | None) -> int | None:

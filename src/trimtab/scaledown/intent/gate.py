@@ -8,7 +8,8 @@ is not verified. In order:
 2. It is not a ReplicaSet that its Deployment resizes.
 3. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
    which need no policy), in half of the budget at most.
-4. A policy applies to the workload that was read: a review of `/scale` has no labels.
+4. A policy applies to the workload that was read: a review of `/scale` has no labels. A workload with subsets that is
+   not exempt is planned in any case: by its policy, where that enforces, otherwise by subsets and constraints alone.
 5. The policy's costs are written on scale-downs, or its mode is Observe, and some pods are to stay.
 6. The caches have synced, the request is within the rate limits, and no other workload selects the same pods. A request
    that fails here is *skipped*: its user, an event and a metric say so, and its result is checked all the same.
@@ -17,10 +18,11 @@ is not verified. In order:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
 from trimtab.scaledown.intent.ratelimits import RateLimiter
@@ -37,19 +39,38 @@ _NAMED = 3
 
 Prepare = Callable[[str, str, str, int], Coroutine[Any, Any, int]]
 """Prepares for a workload, by kind, namespace and name, that is about to have this size; how many writes it took."""
+Tiers = Callable[[str, str, str, int], Mapping[str, int] | None]
+"""The tiers of the pods of a workload with subsets, by kind, namespace and name, at this size: those of a lower tier go
+first. None for a workload without subsets."""
+
+BY_SUBSETS = EffectivePolicy(ScaleDownPolicySpec(mode="Enforce"), "", "subsets")
+"""What applies to a workload with subsets that no policy enforces anything for."""
+
+
+def no_tiers(kind: str, namespace: str, name: str, replicas: int) -> None:
+    """Without UnitedTopologies, no workload has subsets."""
+    del kind, namespace, name, replicas
 
 
 class Gate:
     """Decides which requests are planned; the outcome of all others is final."""
 
     def __init__(
-        self, client: Client, view: View, limits: RateLimiter, *, defaults: Defaults, prepare: Prepare | None = None
+        self,
+        client: Client,
+        view: View,
+        limits: RateLimiter,
+        *,
+        defaults: Defaults,
+        prepare: Prepare | None = None,
+        tiers: Tiers = no_tiers,
     ) -> None:
         self._client = client
         self._view = view
         self._limits = limits
         self._groups = Groups(view, defaults)
         self._prepare = prepare
+        self._tiers = tiers
 
     @property
     def defaults(self) -> Defaults:
@@ -75,7 +96,7 @@ class Gate:
             return HoldResult(HoldOutcome.NO_POLICY)
         await self._prepare_for(request, budget)
         ref = workload_ref(workload)
-        policy = self._groups.policy_for(ref)
+        policy = self._policy_of(ref, request.after)
         gaps, notes = self._about_explicit_ranks(ref, policy)
         if policy is None:
             return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED, notes)
@@ -115,10 +136,16 @@ class Gate:
         ref = workload_ref(workload)
         if is_managed_by_deployment(workload.metadata) or not self.defaults.allows_writes(ref.namespace):
             return None
-        policy = self._groups.policy_for(ref)
+        policy = self._policy_of(ref, workload.desired_replicas)
         if policy is None or self._groups.conflicting_with(ref):
             return None
         return None if policy.is_enforced and not is_on_scale_intent(policy.spec) else policy
+
+    def _policy_of(self, ref: WorkloadRef, size: int) -> EffectivePolicy | None:
+        policy = self._groups.policy_for(ref)
+        if (policy is not None and policy.is_enforced) or self._groups.exemption(ref):
+            return policy
+        return policy if self._tiers(ref.kind, ref.namespace, ref.name, size) is None else BY_SUBSETS
 
     async def _prepare_for(self, request: ScaleDownRequest, budget: TimeBudget) -> None:
         if self._prepare is not None:

@@ -39,7 +39,7 @@ from trimtab.ranking.strategies import StrategyError
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.delivery import BACKGROUND, RESERVE, PlanDelivery
-from trimtab.scaledown.intent.gate import Gate, Prepare
+from trimtab.scaledown.intent.gate import Gate, Prepare, Tiers, no_tiers
 from trimtab.scaledown.intent.hold_settings import SETTINGS, HoldSettings
 from trimtab.scaledown.intent.overdue import OverdueScaleDowns
 from trimtab.scaledown.intent.planner import PlannedRequest, Planner, PolicyOf, strategies_of
@@ -81,6 +81,7 @@ class ScaleDownHolder:
         policy_of: PolicyOf = strategies_of,
         on_plan: Callable[[DeliveredPlan], None] | None = None,
         prepare: Prepare | None = None,
+        tiers: Tiers = no_tiers,
         recorder: EventRecorder | None = None,
         on_result: Callable[[ScaleDownRecord], None] | None = None,
     ) -> None:
@@ -98,7 +99,7 @@ class ScaleDownHolder:
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
         reader = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
-        self._gate = Gate(reader, view, limits, defaults=defaults, prepare=prepare)
+        self._gate = Gate(reader, view, limits, defaults=defaults, prepare=prepare, tiers=tiers)
         self._planner = Planner(
             view,
             client.clock,
@@ -106,6 +107,7 @@ class ScaleDownHolder:
             policy_of=policy_of,
             server_time=client.server_time,
             settings=settings.model,
+            tiers=tiers,
         )
         self.tracker = self._new_tracker(client, writer)
         self._delivery = PlanDelivery(

@@ -27,10 +27,11 @@ from trimtab.ranking.certainty import Window
 from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.plan import Workload as RankedWorkload
-from trimtab.ranking.rankers import RankSettings
+from trimtab.ranking.rankers import DefaultsFor, RankSettings
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
-from trimtab.scaledown.constraints import DefaultsFor, scheduler_name
+from trimtab.scaledown.constraints import scheduler_name
+from trimtab.scaledown.intent.gate import Tiers, no_tiers
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
@@ -112,6 +113,7 @@ class Planner:
         policy_of: PolicyOf = strategies_of,
         server_time: ServerTime | None = None,
         settings: ModelSettings = MODEL,
+        tiers: Tiers = no_tiers,
     ) -> None:
         self._view = view
         self._clock = clock
@@ -119,6 +121,7 @@ class Planner:
         self._policy_of = policy_of
         self._server_time = server_time or ServerTime(clock)
         self.settings = settings
+        self._tiers = tiers
 
     async def plan(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans, or why there are none."""
@@ -236,13 +239,14 @@ class Planner:
         self, checked: CheckedRequest, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
     ) -> tuple[int, Callable[[Snapshot], tuple[ControllerPlan, ...]]]:
         """How many pods are to be ranked, those that are ranked again included, and the function that plans them."""
-        pods = {each.uid: self._view.pods_of(each.uid) for each in sizes}
+        request, pods = checked.request, {each.uid: self._view.pods_of(each.uid) for each in sizes}
         removals = sum(each.before - each.after for each in sizes) if policy.combination.recompute else 1
         plan = partial(
             replicaset_plans.plan_controller,
             defaults=self._constraints(scheduler_name(workload.spec.template)),
             model=self._model(workload),
             foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
+            tiers=self._tiers(request.kind, request.namespace, request.name, request.after),
         )
 
         def work(snapshot: Snapshot) -> tuple[ControllerPlan, ...]:

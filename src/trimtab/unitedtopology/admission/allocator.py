@@ -109,12 +109,14 @@ class Allocator:
             topology = (await self._recount(topology, creations[0].revision)).topology
         elif not topology.status.subset_statuses:
             return Decision(topology)
+        if batch.former:
+            topology = _with(topology, allocation.restore(topology, batch.former, now=self._now()))
         topology = _with(topology, allocation.withdraw(topology, batch.withdrawn))
         topology = await self._revert(topology, batch.reverts)
         deletions = await self._deletions(topology, batch)
         topology = _with(topology, allocation.announce(topology, deletions, now=self._now()))
         announced = frozenset(each.name for each in deletions)
-        if replicas is None and creations and allocation.has_percentages(topology):
+        if replicas is None and creations and allocation.needs_size(topology):
             replicas = await self._lookups.size(topology)
         decision = await self._reserve(topology, creations, replicas, listed_version)
         return replace(decision, announced=announced)

@@ -29,7 +29,7 @@ from trimtab.unitedtopology.admission.topologies import Topologies
 
 NAME = "deletions"
 PATH = "/deletions"
-BUDGET = 1.0
+BUDGET = 0.8
 """Seconds after which a deletion is admitted without an announcement."""
 CHECK_AFTER = 1.2
 """Seconds after which a pod that still exists will not be deleted: its entry must be gone after two."""

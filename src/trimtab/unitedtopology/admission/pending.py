@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.subsets.allocation import PodCreation
+from trimtab.subsets.allocation import PodCreation, Reservations
 
 T = TypeVar("T")
 
@@ -48,6 +48,8 @@ class PendingBatch:
     """Pods whose announced deletion is to be reverted if they still exist."""
     withdrawn: set[str] = field(default_factory=set)
     """Reservations to remove."""
+    former: Reservations = field(default_factory=dict)
+    """Reservations of a UnitedTopology of the same name that was deleted; restored with the next request."""
 
     def __bool__(self) -> bool:
         return bool(self.creations or self.deletions or self.reverts or self.withdrawn)
@@ -59,8 +61,9 @@ class PendingBatch:
             {each: request for each, request in self.deletions.items() if not request[1].done()},
             self.reverts,
             self.withdrawn,
+            self.former,
         )
-        self.creations, self.deletions, self.reverts, self.withdrawn = {}, {}, set(), set()
+        self.creations, self.deletions, self.reverts, self.withdrawn, self.former = {}, {}, set(), set(), {}
         return taken
 
     def put_back(self, taken: PendingBatch) -> None:
@@ -69,6 +72,7 @@ class PendingBatch:
         self.deletions = taken.deletions | self.deletions
         self.reverts |= taken.reverts
         self.withdrawn |= taken.withdrawn
+        self.former = {**taken.former, **self.former}
 
     def answer(self, decision: Decision) -> None:
         """Answer every request with the decision, which has been written."""

@@ -120,9 +120,24 @@ class Simulation:
             log.debug("%s/%s is not simulated: %s", namespace, pod.get("metadata", {}).get("generateName", ""), error)
             return True
 
+    def is_certain(self, pod: JSON, namespace: str) -> bool:
+        """The same, but false in doubt: for a pod that runs, and would be evicted."""
+        if not self.synced:
+            return False
+        try:
+            new = _in_namespace(codec.convert(pod, Pod), namespace)
+        except InvalidError:
+            return False
+        self._catch_up()
+        return self._find(new, _reservation(new), is_certain=True)
+
+    def forget(self, reservation: str) -> None:
+        """Do not assume a pod any longer."""
+        self._forget(reservation)
+
     # Assumed pods.
 
-    def _find(self, pod: Pod, reservation: str) -> bool:
+    def _find(self, pod: Pod, reservation: str, *, is_certain: bool = False) -> bool:
         # The best node does not matter here, only whether there is one.
         profile = replace(self._profile_of(pod.spec.scheduler_name), scores=())
         decision = place(pod, self.snapshot, profile, self._rng)
@@ -132,7 +147,7 @@ class Simulation:
             self.snapshot.assume(msgspec.structs.replace(pod, metadata=metadata), decision.node)
             until = self._clock.monotonic() + round(ASSUMED_SECONDS * SECOND)
             self._assumed[reservation] = _AssumedPod(pod.metadata.namespace, name, until)
-        return decision.outcome is not Outcome.UNSCHEDULABLE
+        return decision.node is not None if is_certain else decision.outcome is not Outcome.UNSCHEDULABLE
 
     def _catch_up(self) -> None:
         """Drop assumed pods that have expired, and assume pods of other processes that have no node yet."""

@@ -16,6 +16,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Key
 from trimtab.kube.retries import NO_RETRIES
+from trimtab.kube.stores import key_of
 from trimtab.subsets.allocation import PodCreation
 from trimtab.unitedtopology.admission.allocator import (
     Allocator,
@@ -68,11 +69,10 @@ class StatusBatcher:
         """The UnitedTopologies of which anything is remembered."""
         return {key for key, batch in self._batches.items() if batch.has_memory}
 
-    def forget(self, key: Key) -> None:
-        """Drop what is remembered of a UnitedTopology that was deleted."""
-        batch = self._batches.get(key)
-        if batch is not None:
-            batch.forget()
+    def forget(self, deleted: UnitedTopology) -> None:
+        """Drop what is remembered of a UnitedTopology that was deleted, but for its reservations."""
+        self._batch(key_of(deleted)).forget(deleted)
+        for batch in list(self._batches.values()):
             self._drop_unused(batch)
 
     def current(self, key: Key) -> UnitedTopology | None:

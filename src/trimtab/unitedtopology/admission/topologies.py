@@ -23,7 +23,7 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
-from trimtab.kube.stores import by_namespace, key_of
+from trimtab.kube.stores import by_namespace
 from trimtab.subsets.demand import Owner
 from trimtab.unitedtopology.admission.lookups import Lookups
 from trimtab.unitedtopology.targets import Workload, by_target, creation_order, most_pods, target_key
@@ -99,9 +99,9 @@ class Topologies:
         finally:
             await cancel(*tasks)
 
-    def on_deleted(self, callback: Callable[[Key], None]) -> None:
+    def on_deleted(self, callback: Callable[[UnitedTopology], None]) -> None:
         """Call back for every UnitedTopology that is deleted."""
-        self._topologies.subscribe(deleted=lambda topology: callback(key_of(topology)))
+        self._topologies.subscribe(deleted=callback)
 
     def get(self, key: Key) -> UnitedTopology | None:
         """A UnitedTopology as last seen."""

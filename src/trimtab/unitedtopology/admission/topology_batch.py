@@ -22,6 +22,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trimtab.api import times
 from trimtab.api.documents import JSON
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube import versions
@@ -30,6 +31,7 @@ from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.resources import Key, split
 from trimtab.subsets import allocation, statuses
+from trimtab.subsets.recount import CREATION_LIMIT
 from trimtab.unitedtopology.admission import pacing
 from trimtab.unitedtopology.admission.allocator import Allocator
 from trimtab.unitedtopology.admission.lookups import Lookups
@@ -84,11 +86,22 @@ class TopologyBatch:
     @property
     def has_memory(self) -> bool:
         """Whether anything is remembered of the UnitedTopology."""
-        return bool(self._written is not None or self._listed_version) or (self._size, self._pace) != (None, None)
+        is_known = self._written is not None or bool(self._listed_version) or self._has_former
+        return is_known or (self._size, self._pace) != (None, None)
 
-    def forget(self) -> None:
-        """Drop what is remembered: the UnitedTopology was deleted."""
+    @property
+    def _has_former(self) -> bool:
+        """Whether pods of a UnitedTopology that was deleted may still come."""
+        now = times.from_ns(self._clock.now())
+        entries = (since for each in self.pending.former.values() for since in each.values())
+        return any(now < since + CREATION_LIMIT for since in entries)
+
+    def forget(self, deleted: UnitedTopology | None = None) -> None:
+        """Drop what is remembered: the UnitedTopology was deleted. Its reservations are kept for one that follows it:
+        their pods may not be stored yet."""
         self._written, self._listed_version, self._size, self._pace = None, "", None, None
+        if deleted is not None:
+            self.pending.former = allocation.reservations(deleted)
 
     def current(self) -> UnitedTopology | None:
         """The newest version that this process knows of."""
@@ -144,9 +157,11 @@ class TopologyBatch:
                 topology = self._newer()
                 continue
             except NotFound:
+                self.pending.former = batch.former
                 batch.reject(None)
             except Exception as error:
                 self.pending.withdrawn.update(batch.withdrawn, batch.creations)
+                self.pending.former = {**batch.former, **self.pending.former}
                 batch.reject(error)
                 raise
             conflicts = 0
@@ -159,7 +174,7 @@ class TopologyBatch:
         Raises Conflict if another version is stored than was decided from, and _ResizedError if the size has changed.
         """
         hint = known or self.current()
-        if hint is None or not batch.creations or not allocation.has_percentages(hint):
+        if hint is None or not batch.creations or not allocation.needs_size(hint):
             return await self._write(known, batch, None)
         reading = asyncio.ensure_future(self._shared.lookups.size(hint))
         try:

@@ -1,6 +1,6 @@
 """The UnitedTopology controller: observe, decide, act, report.
 
-    view → recount → one conditional write of the status → annotations and costs on pods → rescheduling
+    view → recount → one conditional write of the status → annotations and costs on pods → rescheduling → returns
 
 The status is written before the pods are: a pod's annotation says that it is counted, so it must be counted first.
 
@@ -33,6 +33,7 @@ from trimtab.unitedtopology import costs, levels
 from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter, soonest
 from trimtab.unitedtopology.controller.namespace_labels import NamespaceLabeller
 from trimtab.unitedtopology.controller.rescheduling import Rescheduler
+from trimtab.unitedtopology.controller.returning import Returner
 from trimtab.unitedtopology.controller.triggers import Triggers
 from trimtab.unitedtopology.costs import Change
 from trimtab.unitedtopology.metrics import Metrics
@@ -91,6 +92,9 @@ class Controller:
         self._counter = StatusCounter(client, self.view, self.metrics, self._recorder)
         self._rescheduler = Rescheduler(
             client, self._counter, self.metrics, self._recorder, autoscaler_seconds=settings.autoscaler_seconds
+        )
+        self._returner = Returner(
+            *(client, self.view, self._counter, self.metrics, self._recorder), allowed_fields=settings.allowed_fields
         )
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner(
@@ -159,7 +163,7 @@ class Controller:
         self._triggers.wait_for_nodes(key, counted.members, counted.pods)
         if counted.target is not None:  # without its size, percentages and so levels are unknown
             await self._annotate(counted)
-        wait = await self._rescheduler.run(counted)
+        wait = soonest(await self._rescheduler.run(counted), await self._returner.run(counted))
         await self._revert(self.view.former_pods(counted.topology, counted.target))
         return Result(soonest(counted.recheck, wait, self._size_expires_in(counted)))
 

@@ -30,6 +30,7 @@ from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.resources import Resource
 from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
 from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
+from trimtab.scaledown.continuous.assessment import Assessment, costs
 from trimtab.scaledown.continuous.carriers import cost_of, number_of
 from trimtab.scaledown.continuous.sweeps import sweep
 from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, revert_policy_patch
@@ -296,3 +297,19 @@ async def test_the_annotation_is_readable(cluster: PolicyCluster) -> None:
     (found,) = await cluster.pods()
     mark: dict[str, Any] = json.loads(found.metadata.annotations[POLICY_COST])
     assert mark == {"policy": "ScaleDownPolicy default/web", "carrier": "Annotation", "cost": -1}
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 5)), min_size=1, max_size=12),
+    st.sampled_from([Carrier.ANNOTATION, Carrier.ALPHA_ANNOTATION]),
+)
+def test_costs_that_are_kept_current_follow_the_subsets(pods: list[tuple[int, int]], carrier: Carrier) -> None:
+    """BestEffort subsets share a band: a later one goes before an earlier one, and inside a subset ranks decide."""
+    made = [pod(f"p{number}").build() for number in range(len(pods))]
+    bands = {each.key: Band(Level.BEST_EFFORT, at, 3) for each, (at, _) in zip(made, pods, strict=True)}
+    ranks = {each.key: float(rank) for each, (_, rank) in zip(made, pods, strict=True)}
+    found = costs(made, Assessment(ranks), carrier, bands)
+    first = sorted(found, key=lambda key: carrier.sign * found[key], reverse=True)
+    wanted = [(-bands[key].subset, -ranks[key]) for key in first]
+    assert wanted == sorted(wanted)

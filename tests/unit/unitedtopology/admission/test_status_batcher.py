@@ -611,3 +611,31 @@ async def test_an_unreachable_server_is_retried_with_growing_waits(process: Webh
     await process.idle()
     waits = [(later - earlier) / SECOND for earlier, later in pairwise(tried)]
     assert waits == [pytest.approx(0.1 * failures, abs=0.01) for failures in range(1, pacing.MOST_FAILURES + 1)]
+
+
+async def test_a_topology_that_is_created_again_keeps_reservations(process: WebhookProcess) -> None:
+    """Pods may be between admission and storage: their capacity is not assigned to others."""
+    process.put(topology(2, -1))
+    assert await process.reserve("1") == ["a"]
+    (stored,) = process.server.objects("unitedtopologies")
+    process.server.drop(*TOPOLOGIES, "shop/spread")
+    process.cached = {}
+    process.batcher.forget(codec.convert(stored, UnitedTopology))
+    assert await process.reserve("2") == [None]
+    process.put(topology(2, -1))
+    assert await process.reserve("3", "4") == ["a", "b"]
+    assert process.rows["a"]["creating"].keys() == {"of-1", "of-3"}
+
+
+async def test_reservations_of_a_deleted_topology_are_forgotten_in_time(process: WebhookProcess) -> None:
+    """No pod comes later than that."""
+    process.put(topology(2, -1))
+    await process.reserve("1")
+    (stored,) = process.server.objects("unitedtopologies")
+    process.batcher.forget(codec.convert(stored, UnitedTopology))
+    assert process.batcher.remembered == {KEY}
+    process.clock.work(80)
+    assert process.batcher.remembered == set()
+    process.put(topology(2, -1))
+    await process.reserve("2")
+    assert process.rows["a"]["creating"].keys() == {"of-2"}

@@ -1,0 +1,162 @@
+"""Adaptive: evicts pods of later subsets, so that their successors return to an earlier one that has room again.
+
+What moves, and when, is decided in `trimtab.subsets.returning`. Pods are evicted, never deleted: a disruption budget
+that refuses is obeyed, and the pod is tried again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import count
+
+import msgspec
+
+from trimtab.api import times
+from trimtab.api.annotations import SCALE_PLAN, Reason, SubsetAnnotations
+from trimtab.api.documents import JSON
+from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.errors import Conflict, NotFound, TooManyRequests
+from trimtab.kube.events import NORMAL, Recorder
+from trimtab.kube.retries import NO_RETRIES
+from trimtab.subsets import returning, shaping
+from trimtab.subsets.members import Member
+from trimtab.unitedtopology import costs
+from trimtab.unitedtopology.admission.simulation import Simulation
+from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter
+from trimtab.unitedtopology.metrics import Metrics
+from trimtab.unitedtopology.targets import Workload
+from trimtab.unitedtopology.view import View
+
+
+class Returner:
+    """Evicts pods of Adaptive UnitedTopologies with `return`."""
+
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        counter: StatusCounter,
+        metrics: Metrics,
+        recorder: Recorder,
+        *,
+        allowed_fields: Sequence[str] = (),
+    ) -> None:
+        self._client = client.using(retry=NO_RETRIES)  # a budget that refuses is asked again after a settling time
+        self._clock = client.clock
+        self._view = view
+        self._counter = counter
+        self._metrics = metrics
+        self._recorder = recorder
+        self._allowed_fields = allowed_fields
+        self._simulation: Simulation | None = None
+        """Made when it is needed first: it keeps a snapshot of the cluster."""
+
+    async def run(self, counted: CountedTopology) -> float | None:
+        """Evict the pods that are due, and return in how many seconds to check again."""
+        topology = counted.topology
+        reference = topology.spec.target_ref
+        workload = self._view.workload(reference.kind, topology.metadata.namespace, reference.name)
+        if workload is None or (returning.strategy_of(topology) is None and not topology.status.returns):
+            return None
+        with _Rooms(self._simulated(), topology, workload, self._allowed_fields) as rooms:
+            found = returning.plan_returns(
+                topology,
+                counted.members,
+                is_at_rest=self._is_at_rest(counted, workload),
+                has_room=rooms.has_room,
+                now=self._now(),
+            )
+        status = msgspec.structs.replace(topology.status, returns=found.returns, shortages=found.shortages)
+        await self._counter.write(topology, status)
+        await self._evict(topology, found.moves, found.target)
+        return found.recheck
+
+    def _simulated(self) -> Simulation:
+        if self._simulation is None:
+            self._simulation = Simulation(self._view, self._clock)
+        return self._simulation
+
+    def _is_at_rest(self, counted: CountedTopology, workload: Workload) -> bool:
+        """Whether nothing happens to the workload: no rollout, no scale-up, no scale-down, no pod that is missing."""
+        target, status = counted.target, counted.topology.status
+        if target is None or workload.status.observed_generation < workload.metadata.generation:
+            return False
+        rows = [row for each in (status, *status.other_revisions) for row in each.subset_statuses]
+        if status.other_revisions or any(row.creating or row.deleting for row in rows):
+            return False
+        active = [member for member in counted.members if member.active]
+        size = target.replicas
+        is_whole = len(active) == size == workload.status.available_replicas
+        is_settled = all(member.ready and member.revision == target.revision for member in active)
+        return is_whole and is_settled and not any(map(self._is_leaving, counted.pods))
+
+    def _is_leaving(self, pod: Pod) -> bool:
+        """Whether a pod is terminating, or has costs that were written for a scale-down."""
+        annotations = pod.metadata.annotations
+        size = costs.target_size(annotations)
+        is_aimed = size is not None and size.until > self._clock.now() // SECOND
+        return pod.terminating or SCALE_PLAN in annotations or is_aimed
+
+    async def _evict(self, topology: UnitedTopology, members: Sequence[Member], target: str) -> None:
+        for member in members:
+            try:
+                await self._client.evict(member.name, namespace=topology.metadata.namespace, uid=member.uid)
+            except (NotFound, Conflict):
+                continue
+            except TooManyRequests as error:
+                message = f"{member.name} of {member.subset} does not return to {target} yet: {error.message}"
+                self._recorder.record(topology, NORMAL, Reason.RETURN_DELAYED, message)
+                return
+            message = f"evicted {member.name} of {member.subset}: {target} has room again, where its successor goes"
+            self._recorder.record(topology, NORMAL, Reason.RETURNED, message)
+            self._metrics.record_returned()
+
+    def _now(self) -> datetime:
+        return times.from_ns(self._clock.now())
+
+
+class _Rooms:
+    """Whether nodes can take further pods of a workload, as its subsets shape them; nothing is assumed afterwards."""
+
+    def __init__(
+        self, simulation: Simulation, topology: UnitedTopology, workload: Workload, allowed_fields: Sequence[str]
+    ) -> None:
+        self._simulation = simulation
+        self._topology = topology
+        self._workload = workload
+        self._allowed_fields = allowed_fields
+        self._numbers = count()
+        self._assumed: list[str] = []
+
+    def __enter__(self) -> _Rooms:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for reservation in self._assumed:
+            self._simulation.forget(reservation)
+
+    def has_room(self, subset: int) -> bool:
+        """Whether a node can take one more pod; then it is assumed there."""
+        chosen = self._topology.spec.subsets[subset]
+        reservation = f"return-{self._topology.metadata.uid}-{next(self._numbers)}"
+        annotations = SubsetAnnotations(self._topology.metadata.name, chosen.name, reservation)
+        try:
+            pod = shaping.shape(_pod_of(self._workload), chosen, annotations, allowed_fields=self._allowed_fields)
+        except InvalidError:
+            return False
+        self._assumed.append(reservation)
+        return self._simulation.is_certain(pod, self._topology.metadata.namespace)
+
+
+def _pod_of(workload: Workload) -> JSON:
+    """A pod of the workload's template."""
+    template = workload.spec.template.tree() if workload.spec.template is not None else {}
+    metadata = template.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    named = {"generateName": f"{workload.metadata.name}-", "labels": labels, "annotations": annotations}
+    return {"metadata": named, "spec": template.get("spec") or {}}

@@ -1,0 +1,208 @@
+"""Pods that return to an earlier subset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+import pytest
+
+from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology, with_status
+from trimtab.api.unitedtopology import (
+    AdaptiveStrategy,
+    ReturnStrategy,
+    ScheduleStrategy,
+    Shortage,
+    Subset,
+    SubsetReturn,
+    UnitedTopology,
+)
+from trimtab.subsets.members import Member
+from trimtab.subsets.returning import Returns, plan_returns, pods_at_once
+
+OWN, RENTED = subset("own"), subset("rented")
+SETTLING = 60
+
+
+def returning(*subsets: Subset, max_pods: int | str = 1) -> UnitedTopology:
+    """A UnitedTopology whose pods return after a minute."""
+    back = ReturnStrategy(settling_seconds=SETTLING, max_pods=max_pods)
+    adaptive = AdaptiveStrategy(reschedule_critical_seconds=30, return_=back)
+    made = topology(*(subsets or (OWN, RENTED)))
+    strategy = ScheduleStrategy(type="Adaptive", adaptive=adaptive)
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, schedule_strategy=strategy))
+
+
+def pods(**counts: int) -> list[Member]:
+    """So many pods of each subset; those with higher numbers are younger."""
+    return [
+        member(f"{name}-{number}", name, created=at(number - 100), ready=True)
+        for name, count in counts.items()
+        for number in range(count)
+    ]
+
+
+def room(**free: int) -> Callable[[int], bool]:
+    """Nodes with room for so many pods of each subset, by their order."""
+    left = list(free.values())
+
+    def has_room(index: int) -> bool:
+        left[index] -= 1
+        return left[index] >= 0
+
+    return has_room
+
+
+def step(
+    of: UnitedTopology,
+    members: list[Member],
+    has_room: Callable[[int], bool],
+    now: datetime,
+    *,
+    is_at_rest: bool = True,
+) -> tuple[Returns, UnitedTopology]:
+    """What returns, and the UnitedTopology with that in its status."""
+    found = plan_returns(of, members, is_at_rest=is_at_rest, has_room=has_room, now=now)
+    return found, with_status(of, msgspec.structs.replace(of.status, returns=found.returns, shortages=found.shortages))
+
+
+def names(found: Returns) -> list[str]:
+    """The pods that move."""
+    return [each.name for each in found.moves]
+
+
+def test_a_pod_returns_after_the_settling_time() -> None:
+    """Not before; and the youngest of the later subset first."""
+    members = pods(own=2, rented=2)
+    of = counted(returning(), *members, replicas=4)
+    found, of = step(of, members, room(own=1), NOON)
+    assert (names(found), found.returns, found.recheck) == ([], (SubsetReturn(name="own", since=NOON),), 15.0)
+    found, of = step(of, members, room(own=1), at(59))
+    assert (names(found), found.recheck) == ([], 1.0)
+    found, of = step(of, members, room(own=1), at(60))
+    assert (names(found), found.target) == (["rented-1"], "own")
+    assert found.returns == (SubsetReturn(name="own", since=at(60), expected=3, pods=("rented-1",)),)
+
+
+def test_room_that_was_gone_in_between_starts_anew() -> None:
+    """It must have been there all the time."""
+    members = pods(own=2, rented=2)
+    of = counted(returning(), *members, replicas=4)
+    _, of = step(of, members, room(own=1), NOON)
+    found, of = step(of, members, room(own=0), at(30))
+    assert found.returns == ()
+    found, of = step(of, members, room(own=1), at(60))
+    assert (names(found), found.returns) == ([], (SubsetReturn(name="own", since=at(60)),))
+
+
+@pytest.mark.parametrize(
+    ("max_pods", "free", "want"),
+    [
+        pytest.param(1, 9, 1, id="one at a time"),
+        pytest.param(3, 9, 3, id="a number"),
+        pytest.param(3, 2, 2, id="no more than find a node"),
+        pytest.param("50%", 9, 4, id="a share of the replicas"),
+        pytest.param("1%", 9, 1, id="at least one"),
+        pytest.param(99, 99, 6, id="no more than there are"),
+    ],
+)
+def test_so_many_return_at_once(max_pods: int | str, free: int, want: int) -> None:
+    """Never more than the spec says, and each finds a node."""
+    members = pods(own=2, rented=6)
+    of = counted(returning(max_pods=max_pods), *members, replicas=8)
+    _, of = step(of, members, room(own=free), NOON)
+    found, _ = step(of, members, room(own=free), at(60))
+    assert len(found.moves) == want
+
+
+def test_a_share_of_very_many_is_limited() -> None:
+    """The list of pods in the status is bounded."""
+    assert pods_at_once(ReturnStrategy(max_pods="100%"), 5000) == 100
+
+
+def test_nothing_moves_while_the_workload_changes() -> None:
+    """And what was seen before is kept."""
+    members = pods(own=2, rented=2)
+    of = counted(returning(), *members, replicas=4)
+    _, of = step(of, members, room(own=1), NOON)
+    found, of = step(of, members, room(own=1), at(90), is_at_rest=False)
+    assert (names(found), found.returns) == ([], of.status.returns)
+    found, _ = step(of, members, room(own=1), at(91))
+    assert names(found) == ["rented-1"]
+
+
+def test_a_full_subset_a_limit_and_a_floor_are_respected() -> None:
+    """No room by the limit; a pod within the minimum stays."""
+    limited = counted(returning(subset("own", 2), RENTED), *pods(own=2, rented=2), replicas=4)
+    assert plan(limited, pods(own=2, rented=2)).returns == ()
+    floored = counted(returning(OWN, subset("rented", minReplicas=2)), *pods(own=2, rented=3), replicas=5)
+    _, of = step(floored, pods(own=2, rented=3), room(own=9), NOON)
+    found, _ = step(of, pods(own=2, rented=3), room(own=9), at(60))
+    assert names(found) == ["rented-2"]
+    full = counted(returning(OWN, subset("rented", minReplicas=3)), *pods(own=2, rented=3), replicas=5)
+    assert plan(full, pods(own=2, rented=3)).recheck is None
+
+
+def plan(of: UnitedTopology, members: list[Member]) -> Returns:
+    """What returns where all nodes have room."""
+    return step(of, members, lambda _: True, NOON)[0]
+
+
+def test_a_subset_that_was_found_full_waits() -> None:
+    """For as long as its shortage lasts."""
+    members = pods(own=2, rented=2)
+    of = counted(returning(), *members, replicas=4)
+    full = Shortage(name="own", until=at(100), times=3)
+    of = with_status(of, msgspec.structs.replace(of.status, shortages=(full,)))
+    assert step(of, members, room(own=9), at(99))[0].returns == ()
+    assert step(of, members, room(own=9), at(100))[0].returns == (SubsetReturn(name="own", since=at(100)),)
+
+
+def test_a_subset_that_did_not_get_its_pod_waits_and_longer_each_time() -> None:
+    """The successor went elsewhere: not back and forth."""
+    of, now = counted(returning(), *pods(own=2, rented=2), replicas=4), 0.0
+    for times in (1, 2, 3):
+        for moved in ([], ["rented-1"]):
+            found, of = step(of, pods(own=2, rented=2), room(own=1), at(now))
+            assert names(found) == moved
+            now += SETTLING
+        members = [*pods(own=2, rented=1), member(f"successor-{times}", "rented", created=NOON, ready=True)]
+        of = counted(of, *members, replicas=4, now=at(now))
+        found, of = step(of, members, room(own=1), at(now))
+        (shortage,) = found.shortages
+        assert (shortage.name, shortage.times, found.moves, found.returns) == ("own", times, (), ())
+        now = (shortage.until - NOON).total_seconds()
+        of = counted(of, *pods(own=2, rented=2), replicas=4, now=at(now))
+
+
+def test_an_eviction_that_was_refused_is_no_failure() -> None:
+    """A disruption budget says nothing about room."""
+    members = pods(own=2, rented=2)
+    of = counted(returning(), *members, replicas=4)
+    _, of = step(of, members, room(own=1), NOON)
+    _, of = step(of, members, room(own=1), at(60))
+    moved = of.status.returns
+    found, of = step(of, members, room(own=1), at(61))
+    assert (found.returns, found.moves) == (moved, ())
+    found, of = step(of, members, room(own=1), at(120))
+    assert found.shortages == ()
+    assert found.returns == (SubsetReturn(name="own", since=at(120)),)
+
+
+def test_without_the_setting_nothing_returns() -> None:
+    """Off by default; what is left in the status is removed."""
+    members = pods(own=2, rented=2)
+    of = counted(topology(OWN, RENTED, adaptive=True), *members, replicas=4)
+    of = with_status(of, msgspec.structs.replace(of.status, returns=(SubsetReturn(name="own", since=NOON),)))
+    found = plan(of, members)
+    assert (found.returns, found.moves, found.recheck) == ((), (), None)
+
+
+def test_a_subset_below_its_minimum_gets_pods_of_any_other() -> None:
+    """Before all others, and no more than it lacks."""
+    members = pods(own=4, steady=1, rented=1)
+    of = counted(returning(OWN, subset("steady", minReplicas=3), RENTED, max_pods=9), *members, replicas=6)
+    _, of = step(of, members, room(own=0, steady=9, rented=9), NOON)
+    found, _ = step(of, members, room(own=0, steady=9, rented=9), at(60))
+    assert (names(found), found.target) == (["rented-0", "own-3"], "steady")
