@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 
@@ -180,7 +181,7 @@ async def test_shutdown_releases_the_lease_after_the_work_has_stopped() -> None:
     await cancel(tasks[0])
     assert not first.acts()
     assert not first.elector.is_leader
-    assert scene.lease["holderIdentity"] == ""
+    assert (scene.lease["holderIdentity"], scene.lease["leaseDurationSeconds"]) == ("", 1)
     await scene.clock.advance(2.4)
     assert second.acts()
     assert (scene.lease["holderIdentity"], scene.lease["leaseTransitions"]) == ("b", 1)
@@ -300,6 +301,67 @@ async def test_an_expired_lease_is_acquired_after_its_whole_duration() -> None:
     assert not heir.acts()
     await scene.clock.advance(2.6)
     assert heir.acts()
+    await cancel(task)
+
+
+async def test_a_candidate_tries_again_after_the_retry_period_and_some_jitter() -> None:
+    """Between 2 and 2.4 seconds, so that candidates do not try together."""
+    scene = Scene()
+    tasks = [asyncio.create_task(scene.candidate("a").run())]
+    await scene.clock.advance(1)
+    tasks.append(asyncio.create_task(scene.candidate("b").run()))
+    tried: list[float] = []
+
+    def note(request: Request) -> None:
+        if request.method == "GET":
+            tried.append(scene.clock.now() / SECOND)
+
+    scene.server.intercept = note
+    await scene.clock.advance(120)
+    gaps = [later - earlier for earlier, later in pairwise(tried)]
+    assert min(gaps) >= 2
+    assert max(gaps) <= 2.4
+    assert max(gaps) - min(gaps) > 0.2
+    await cancel(*tasks)
+
+
+async def test_a_lease_that_another_took_meanwhile_is_not_released() -> None:
+    """It was edited after the last renewal: the leader that stops reads it before it writes."""
+    scene = Scene()
+    leading = asyncio.create_task(scene.candidate("a").run())
+    await scene.clock.advance(1)
+    lease = scene.server.objects("leases")[0]
+    scene.server.put(*LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "usurper"}})
+    await cancel(leading)
+    assert scene.lease["holderIdentity"] == "usurper"
+
+
+async def test_a_process_that_finds_its_own_lease_keeps_its_history() -> None:
+    """It was restarted under the same name: nobody else has led since."""
+    scene = Scene()
+    since = "2025-12-31T23:59:59.000000Z"
+    own = {"holderIdentity": "a", "leaseDurationSeconds": 15, "acquireTime": since, "leaseTransitions": 3}
+    scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": own})
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.run())
+    await scene.clock.advance(1)
+    assert leader.acts()
+    assert (scene.lease["acquireTime"], scene.lease["leaseTransitions"]) == (since, 3)
+    await cancel(leading)
+
+
+async def test_a_lease_without_a_duration_has_the_usual_one() -> None:
+    """It is not free at once."""
+    scene = Scene()
+    spec = {"holderIdentity": "dead"}
+    scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": spec})
+    heir = scene.candidate("b")
+    task = asyncio.create_task(heir.run())
+    await scene.clock.advance(14.9)
+    assert not heir.acts()
+    await scene.clock.advance(2.6)
+    assert heir.acts()
+    assert scene.lease["leaseTransitions"] == 1
     await cancel(task)
 
 

@@ -113,3 +113,29 @@ async def test_limits_are_for_each_workload_and_for_all() -> None:
     assert not limits.allow("other")
     await clock.advance(1)
     assert limits.allow("web")
+
+
+async def test_workloads_that_have_not_asked_for_longest_are_forgotten() -> None:
+    """However many there are; one that asked again is remembered."""
+    limits = RateLimiter(Rates(each=0.001, each_burst=1, all=1e6, all_burst=10_000), VirtualClock())
+    assert limits.allow("first")
+    assert limits.allow("second")
+    for number in range(1022):
+        limits.allow(f"other-{number}")
+    assert not limits.allow("first"), "all are remembered"
+    assert limits.allow("one more")
+    assert not limits.allow("first")
+    assert limits.allow("second"), "it was forgotten"
+
+
+async def test_without_writes_left_nothing_is_planned() -> None:
+    """And no token is spent for that."""
+    clock = VirtualClock()
+    limits = RateLimiter(Rates(each=0.001, each_burst=1, writes=1.0, writes_burst=5), clock)
+    with limits.writing(5) as allowed:
+        assert allowed == 5
+    assert not limits.allow("web")
+    await clock.advance(1)
+    assert limits.allow("web")
+    with limits.writing(5) as allowed:
+        assert allowed == 1

@@ -31,6 +31,44 @@ def test_a_long_run_without_misses_makes_it_shorter_again() -> None:
     assert settling.seconds == pytest.approx(0.3)
 
 
+def test_twenty_scale_downs_without_a_miss_shorten_it_once() -> None:
+    """Then the next twenty are counted."""
+    settling = SettleTime(0.1, 1.2)
+    for _ in range(3):
+        settling.record_miss()
+    seen = []
+    for _ in range(40):
+        settling.record_success()
+        seen.append(round(settling.seconds, 4))
+    assert seen == [0.3375] * 19 + [0.225] * 20 + [0.15]
+
+
+def test_a_miss_ends_a_run_without_misses() -> None:
+    """Nineteen before it and nineteen after it are not enough."""
+    settling = SettleTime(0.3, 1.2)
+    settling.record_miss()
+    for _ in range(19):
+        settling.record_success()
+    settling.record_miss()
+    for _ in range(19):
+        settling.record_success()
+    assert settling.seconds == pytest.approx(0.675)
+
+
+@pytest.mark.parametrize(
+    ("initial", "longest", "want"),
+    [
+        pytest.param(0.0, 1.2, 0.015, id="from nothing to something"),
+        pytest.param(2.0, 1.2, 2.0, id="never shorter than it began"),
+    ],
+)
+def test_after_a_miss(initial: float, longest: float, want: float) -> None:
+    """It grows, within its limits."""
+    settling = SettleTime(initial, longest)
+    settling.record_miss()
+    assert settling.seconds == pytest.approx(want)
+
+
 @given(st.lists(st.booleans(), max_size=200))
 def test_it_stays_within_its_bounds(story: list[bool]) -> None:
     """Whatever happens."""

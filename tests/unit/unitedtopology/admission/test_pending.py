@@ -68,3 +68,46 @@ async def test_a_rejected_batch_raises_its_error_or_returns_none() -> None:
     assert without.result() is None
     with pytest.raises(ValueError, match="no token"):
         error.result()
+
+
+def deletions(batch: PendingBatch, *names: str) -> list[asyncio.Future[bool]]:
+    """Add deletions, and return their futures."""
+    futures: list[asyncio.Future[bool]] = [asyncio.get_running_loop().create_future() for _ in names]
+    batch.deletions |= {name: (f"uid-{name}", future) for name, future in zip(names, futures, strict=True)}
+    return futures
+
+
+async def test_a_batch_is_empty_only_without_any_request() -> None:
+    """Whatever kind of request it is."""
+    creation, deletion = PendingBatch(), PendingBatch()
+    add(creation, "a")
+    deletions(deletion, "p")
+    assert not PendingBatch()
+    assert all([creation, deletion, PendingBatch(reverts={"p"}), PendingBatch(withdrawn={"w"})])
+
+
+async def test_deletions_are_taken_and_put_back_like_creations() -> None:
+    """Those that nobody waits for any more are left out; reverts are kept."""
+    batch = PendingBatch(reverts={"x"})
+    cancelled, _ = deletions(batch, "p", "q")
+    cancelled.cancel()
+    taken = batch.take()
+    assert (list(taken.deletions), batch.deletions, batch.reverts) == (["q"], {}, set())
+    deletions(batch, "r")
+    batch.reverts.add("y")
+    batch.put_back(taken)
+    assert (list(batch.deletions), batch.reverts) == (["q", "r"], {"x", "y"})
+
+
+async def test_a_rejected_deletion_was_not_announced_or_has_its_error() -> None:
+    """A request that was answered or cancelled before stays as it is."""
+    gone, failed = PendingBatch(), PendingBatch()
+    without, cancelled = deletions(gone, "p", "q")
+    (error,) = deletions(failed, "p")
+    cancelled.cancel()
+    gone.reject(None)
+    failed.reject(ValueError("no token"))
+    assert without.result() is False
+    assert cancelled.cancelled()
+    with pytest.raises(ValueError, match="no token"):
+        error.result()
