@@ -28,6 +28,7 @@ from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
+from trimtab.scaledown.intent.kept_costs import patience
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
@@ -126,10 +127,13 @@ class Planner:
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
     async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
-        """The plans for a request that was admitted, as things are now; pods that have no rank are left unranked."""
+        """The plans for a request that was admitted, as things are now; none if some pods have no rank any more."""
         sizes = self._remaining(workload, checked.request.after)
-        pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
+        owners = [size.uid for size in sizes]
+        pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
         policy = self._policy_of(checked.policy, pods)
+        if not await self._compute(len(pods), partial(_ranks_all, policy, owners, self._clock.now())):
+            return PlannedRequest(policy, ())
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
     async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
@@ -167,19 +171,23 @@ class Planner:
 
     async def _wait_for_ranks(self, checked: CheckedRequest) -> Policy | None:
         """The policy, once it ranks every pod; None if it does not, and the controller's own order is to decide."""
-        rule, budget = checked.policy.spec.when_unranked, checked.budget
-        patience = min(float(rule.timeout_seconds), budget.seconds / 2) if rule.action == "Wait" else 0.0
+        budget = checked.budget
+        seconds = patience(checked.policy.spec.when_unranked, budget)
         while True:
-            owners = [size.uid for size in self._sizes(checked.workload, checked.request.after)]
+            owners = self.owners(checked)
             pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
             policy = self._policy_of(checked.policy, pods)
             if not policy.combination.strategies:
                 return policy
             if await self._compute(len(pods), partial(_ranks_all, policy, owners, self._clock.now())):
                 return policy
-            if budget.left(patience) <= 0:
+            if budget.left(seconds) <= 0:
                 return None
             await self._clock.sleep(_RANK_AGAIN)
+
+    def owners(self, checked: CheckedRequest) -> list[str]:
+        """The UIDs of the controllers that lose pods."""
+        return [size.uid for size in self._sizes(checked.workload, checked.request.after)]
 
     def _sizes(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()
