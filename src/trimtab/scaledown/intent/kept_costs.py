@@ -11,6 +11,7 @@ Trimtab's CloneSets wait by themselves, whatever the carrier (see `cloneset.rank
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Sequence
 
 from trimtab.api.annotations import CostOwner, cost_owner
@@ -32,6 +33,8 @@ _MISSING = (CostOwner.NONE, CostOwner.SUBSET)
 _RESERVE = 0.1
 """Seconds of the budget that are left for answering."""
 _NAMED = 3
+
+log = logging.getLogger(__name__)
 
 
 def is_read_while_incomplete(spec: ScaleDownPolicySpec, kind: str) -> bool:
@@ -76,9 +79,10 @@ class KeptCosts:
             await self._settle(budget)
             return ()
         missing = self._missing(owners)
-        with contextlib.suppress(TimeoutError):
-            await within(self._clock, budget.left(budget.seconds - _RESERVE), self._revert(owners))
-        await self._settle(budget)
+        if any(_is_kept(pod) for pod in self._pods(owners)):
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, budget.left(budget.seconds - _RESERVE), self._revert(checked.key, owners))
+            await self._settle(budget)
         return (_unranked_warning([pod.metadata.name for pod in missing]), *wait_warning(checked))
 
     def _pods(self, owners: Sequence[str]) -> list[Pod]:
@@ -96,9 +100,12 @@ class KeptCosts:
             return False
         return True
 
-    async def _revert(self, owners: Sequence[str]) -> None:
+    async def _revert(self, workload: str, owners: Sequence[str]) -> None:
         """Restore what all pods had before the policy, and wait until our own watch shows it."""
-        await self._costs.revert(self._pods(owners), CarrierReport(), reason="unranked")
+        report = CarrierReport()
+        await self._costs.revert(self._pods(owners), report, reason="unranked")
+        for pod, error in report.failed.items():
+            log.warning("%s: the cost of %s was not reverted: %s", workload, pod, error)
         await self._view.pods.wait_for(lambda _: not any(_is_kept(pod) for pod in self._pods(owners)))
 
     async def _settle(self, budget: TimeBudget) -> None:
