@@ -6,7 +6,8 @@ the scheduler likes least for another one is where one is missed least.
 
 1. **Crowding.** For each spread constraint that the profile enforces, how many of the pods that it counts are in the
    node's domain. A hard constraint is enforced where PodTopologySpread filters, a soft one where it scores. Hard ones
-   come before soft ones, and of those, coarse ones (zones) before fine ones (nodes).
+   come before soft ones, and of those, coarse ones (zones) before fine ones (nodes). A constraint that does not count
+   the pod itself is left out: no removal changes it.
 2. **Score.** The total of all scoring plugins, from 0 to 100, normalized among these nodes.
 3. A node that would refuse such a pod for what the node itself is (cordoned, tainted, or with other labels since)
    scores 0. What the pods on a node use up is no reason here: the pod itself is one of them.
@@ -72,7 +73,8 @@ def _enforced(cycle: Cycle, profile: Profile) -> list[SpreadConstraint]:
     scores = next((each for each, _ in profile.scores if isinstance(each, PodTopologySpread)), None)
     hard = filters.constraints(cycle).hard if filters is not None else ()
     soft = scores.constraints(cycle).soft if scores is not None else ()
-    return [each for part in (hard, soft) for each in _coarse_first(part, cycle.snapshot)]
+    ordered = (each for part in (hard, soft) for each in _coarse_first(part, cycle.snapshot))
+    return [each for each in ordered if each.selector.matches(cycle.pod.metadata.labels)]
 
 
 def _coarse_first(constraints: tuple[SpreadConstraint, ...], snapshot: Snapshot) -> Iterator[SpreadConstraint]:

@@ -16,6 +16,7 @@ from trimtab.ranking.strategies.age import Youngest
 
 KIND = GroupVersionKind(group="trimtab.dev", version="v1alpha1", kind="ScaleDownPolicy")
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+CLONESET = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web"}
 
 
 async def review(
@@ -47,6 +48,22 @@ async def review(
                 "strategies": [{"name": "Balance", "threshold": 9}, {"name": "Probe", "threshold": 9, "weight": 3}],
             },
             id="several strategies, each with a threshold",
+        ),
+        pytest.param(
+            {"targetRef": TARGET, "strategies": [{"name": "AntiAffinity"}]}, id="recomputed ranks, on scale intent"
+        ),
+        pytest.param(
+            {"targetRef": CLONESET, "strategies": [{"name": "AntiAffinity"}], "delivery": "Continuous"},
+            id="recomputed ranks that a CloneSet waits for",
+        ),
+        pytest.param(
+            {
+                "targetRef": TARGET,
+                "strategies": [{"name": "AntiAffinity"}],
+                "delivery": "Continuous",
+                "carrier": "PodGroupCost",
+            },
+            id="recomputed ranks for another program",
         ),
     ],
 )
@@ -100,6 +117,24 @@ async def test_a_good_policy_is_admitted(spec: dict[str, Any]) -> None:
             "spec.selector.matchLabels[a b]",
             "is not a label key",
             id="a selector that no pod can match",
+        ),
+        pytest.param(
+            {"targetRef": TARGET, "strategies": [{"name": "AntiAffinity"}], "delivery": "Continuous"},
+            "spec.delivery",
+            "cannot be used with AntiAffinity: the ranks must be recomputed after each removal, and the controller of "
+            "a Deployment does not wait for that; write OnScaleIntent, or a targetRef that names a CloneSet",
+            id="recomputed ranks that no controller waits for",
+        ),
+        pytest.param(
+            {
+                "selector": {"matchLabels": {"app": "web"}},
+                "strategies": [{"name": "Balance", "threshold": 9}, {"name": "Scheduled", "threshold": 100}],
+                "delivery": "Continuous",
+            },
+            "spec.delivery",
+            "cannot be used with Scheduled: the ranks must be recomputed after each removal, and the controller of a "
+            "built-in kind does not wait",
+            id="the same for whatever a selector matches",
         ),
     ],
 )

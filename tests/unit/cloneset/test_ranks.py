@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from trimtab.api import codec, times
-from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
+from trimtab.api.annotations import (
+    ALPHA_COST,
+    DELETION_COST,
+    POLICY_COST,
+    RANKED_AMONG,
+    SUBSET_COST,
+    PolicyCostAnnotation,
+    fingerprint,
+)
 from trimtab.api.cloneset import RankWait
+from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset import ranks
 from trimtab.cloneset.ranks import ByRank, KnownRanks, OriginalOrder, Terms, Wait
@@ -206,3 +215,54 @@ def test_fingerprints() -> None:
     assert fingerprint(("b", "a")) == fingerprint(("a", "b"))
     assert fingerprint(("a", "b")) != fingerprint(("a", "b", "c"))
     assert fingerprint(("ab",)) != fingerprint(("a", "b"))
+
+
+KEPT = Terms(Carrier.ANNOTATION, timeout=30.0)
+
+
+def costed(name: str, cost: int | None, *, ours: bool = True, **more: str) -> Pod:
+    """A pod with a deletion cost, of a policy or of another writer; the policy's replaced 7."""
+    made = pod(name)
+    if cost is not None:
+        written = PolicyCostAnnotation(policy="web", carrier="Annotation", cost=cost, before="7")
+        beside = {POLICY_COST: codec.encode(written).decode()} if ours else {}
+        made = made.annotations({DELETION_COST: str(cost), **beside, **more})
+    return made.build()
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({}, KEPT, id="kept current"),
+        pytest.param(
+            {"strategies": [{"name": "Scheduled"}]},
+            Terms(Carrier.ANNOTATION, 30.0, recompute=True, recompute_timeout=30.0),
+            id="and recomputed",
+        ),
+    ],
+)
+def test_terms_of_deletion_costs_that_are_kept_current(spec: dict[str, Any], want: Terms) -> None:
+    """As those of any other carrier."""
+    assert ranks.terms(policy(carrier="Annotation", delivery="Continuous", **spec)) == want
+
+
+def test_deletion_costs_are_ranks_with_their_sign_turned() -> None:
+    """Of the policy, or of another writer; a subset's cost is none, and neither is none."""
+    subset = pod("d").annotations({DELETION_COST: "5", SUBSET_COST: "5"}).build()
+    pods = [costed("a", -3), costed("b", 2, ours=False), costed("c", None), subset]
+    found = ranks.known_ranks(KEPT, pods, None)
+    assert found is not None
+    assert found.ranks == {"a": 3.0, "b": -2.0}
+
+
+def test_pods_with_costs_of_another_writer_need_no_recomputation() -> None:
+    """The policy never writes to them."""
+    pods = [costed("a", 1, **{RANKED_AMONG: "x"}), costed("b", 2, ours=False)]
+    found = ranks.known_ranks(KEPT, pods, None)
+    assert found is not None
+    assert found.among == "x"
+
+
+def test_the_original_order_is_without_the_costs_of_the_policy() -> None:
+    """What was there before counts, and what other writers wrote."""
+    assert ranks.costs_without_policy([costed("a", -3), costed("b", 2, ours=False), costed("c", None)]) == (7, 2, 0)

@@ -232,6 +232,24 @@ def test_a_profile_without_the_plugin_enforces_no_constraint() -> None:
     assert found["p4"] < found["p0"]
 
 
+def test_a_constraint_that_does_not_count_the_pod_itself_is_left_out() -> None:
+    """No removal changes it: followed, it would empty the zone that the other workload fills."""
+    made = cluster("z1: a b", "z2: x y")
+    pods = [
+        web(name, node).spread("zone", selector={"app": "other"}) for name, node in zip("pqrs", "abxy", strict=True)
+    ]
+    others = [pod(f"other-{at}").labels(app="other").on("a") for at in range(3)]
+    snapshot = snapshot_of(made.with_pods(*pods, *others))
+    rows = np.array([snapshot.pods.rows.index[f"default/{name}"] for name in "pqrs"], dtype=np.int64)
+    found = NodeScores(KNOWN.get)(snapshot, rows)
+    assert found[1] == found[2] == found[3]
+
+
+def test_a_cluster_without_nodes_has_no_scores() -> None:
+    """Pods wait for their first node."""
+    assert np.isnan(scored(snapshot_of(cluster().with_pods(pod("p"))))["p"])
+
+
 def test_classes_come_before_scores_and_stay_within_the_scale() -> None:
     """The fullest class lowest, whatever its nodes score; one class alone keeps its scores."""
     crowding = [np.array([4, 4, 2, 2]), np.array([2, 1, 1, 1])]

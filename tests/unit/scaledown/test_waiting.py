@@ -13,6 +13,7 @@ import pytest_asyncio
 from tests.unit.cloneset.clusters import manifest
 from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target
+from trimtab.api.annotations import RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
@@ -25,8 +26,12 @@ from trimtab.scaledown.policy.findings import WITH_POD_COST
 from trimtab.scaledown.policy.workloads import workload_ref
 
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")
-CARRIERS = ["PodGroupCost", "AlphaAnnotation"]
-DELIVERIES = ["Continuous", "OnScaleIntent"]
+CARRIERS = ["PodGroupCost", "AlphaAnnotation", "Annotation"]
+KEPT = [
+    *((carrier, delivery) for carrier in CARRIERS[:2] for delivery in ("Continuous", "OnScaleIntent")),
+    ("Annotation", "Continuous"),
+]
+"""Where the controller waits for costs; those of `Annotation` on scale intent are written while a request is held."""
 
 
 class CloneWorld(PolicyCluster):
@@ -108,8 +113,7 @@ def probing(**more: Any) -> dict[str, Any]:
     return {"targetRef": CLONESET, "strategies": [probe], **more}
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
-@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize(("carrier", "delivery"), KEPT)
 async def test_a_cloneset_follows_the_ranks(cluster: CloneWorld, carrier: str, delivery: str) -> None:
     """Wherever they are written, and whenever: it waits until they are there."""
     await cluster.clone(4)
@@ -138,25 +142,35 @@ async def test_a_cloneset_waits_for_the_full_timeout_of_the_policy(cluster: Clon
     assert await cluster.names() == set(pods[1:])
 
 
-async def test_after_the_timeout_a_cloneset_falls_back(cluster: CloneWorld) -> None:
-    """To the order that it always had."""
+@pytest.mark.parametrize("carrier", CARRIERS)
+async def test_after_the_timeout_a_cloneset_falls_back(cluster: CloneWorld, carrier: str) -> None:
+    """To the order that it always had, for all pods: the ranks of the others count for nothing."""
     await cluster.clone(3)
-    await cluster.policy(**probing(carrier="PodGroupCost", delivery="Continuous", whenUnranked={"timeoutSeconds": 60}))
+    await cluster.policy(**probing(carrier=carrier, delivery="Continuous", whenUnranked={"timeoutSeconds": 60}))
     addresses = await cluster.answering()
-    del cluster.answers[addresses[min(addresses)]]
+    pods = await cluster.pods()
+    crowded = {pod.metadata.name for pod in pods if sum(each.spec.node_name == pod.spec.node_name for each in pods) > 1}
+    kept, cheapest = max(crowded), next(name for name in sorted(addresses) if name not in crowded)
+    cluster.answers[addresses[cheapest]] = b"1"
+    await cluster.advance(20)
+    await cluster.look()
+    del cluster.answers[addresses[kept]]
     await cluster.advance(60)
     await cluster.shrink(2)
     assert len(await cluster.names()) == 3
     await cluster.advance(120)
     await cluster.run_pods()
-    assert len(await cluster.names()) == 2
+    left = await cluster.names()
+    assert len(left) == 2
+    assert cheapest in left, "alone on its node, it is the last in the original order, and was the first by rank"
 
 
-async def test_with_a_recomputed_strategy_one_pod_is_deleted_at_a_time(cluster: CloneWorld) -> None:
+@pytest.mark.parametrize("carrier", CARRIERS)
+async def test_with_a_recomputed_strategy_one_pod_is_deleted_at_a_time(cluster: CloneWorld, carrier: str) -> None:
     """Each removal waits until the ranks are those of exactly the pods that are left."""
     await cluster.clone(5)
     strategies = [{"name": "AntiAffinity"}]
-    await cluster.policy(targetRef=CLONESET, strategies=strategies, carrier="PodGroupCost", delivery="Continuous")
+    await cluster.policy(targetRef=CLONESET, strategies=strategies, carrier=carrier, delivery="Continuous")
     cluster.product.requests.clear()
     await cluster.shrink(2)
     for _ in range(6):
@@ -164,6 +178,12 @@ async def test_with_a_recomputed_strategy_one_pod_is_deleted_at_a_time(cluster: 
         await cluster.run_pods()
     assert len(await cluster.names()) == 2
     await cluster.look()
-    (left,) = (await cluster.user.list(Resource.of(PodGroupCost), namespace="default")).items
-    assert set(left.spec.costs) == await cluster.names()
-    assert len(cluster.writes("podgroupcosts")) >= 3
+    if carrier == "PodGroupCost":
+        (left,) = (await cluster.user.list(Resource.of(PodGroupCost), namespace="default")).items
+        assert set(left.spec.costs) == await cluster.names()
+        assert len(cluster.writes("podgroupcosts")) >= 3
+    else:
+        among = {pod.metadata.annotations.get(RANKED_AMONG) for pod in await cluster.pods()}
+        assert among == {fingerprint(await cluster.names())}
+        assert len(cluster.writes()) >= 4 + 3 + 2, "all that are left, after each removal"
+    assert await cluster.event_messages("RanksIgnored") == []

@@ -14,6 +14,7 @@ change are written (see `numbering`), a few at a time, and never faster than `se
 
 **Pods without a rank.** Built-in controllers do not wait. While a policy waits, the present costs stay; when its
 timeout has passed, or at once with `Fallback`, the group's costs are reverted, and the controller's own order decides.
+A scale-down that is requested meanwhile does not follow costs that are incomplete: see `intent.kept_costs`.
 Controllers that read the other carriers wait by themselves: they see which pods have a rank.
 
 **Reverting.** Costs that no policy gives any more are reverted, whichever process wrote them, also after a crash: they

@@ -10,7 +10,8 @@ is not verified. In order:
    which need no policy), in half of the budget at most.
 4. A policy applies to the workload that was read: a review of `/scale` has no labels. A workload with subsets that is
    not exempt is planned in any case: by its policy, where that enforces, otherwise by subsets and constraints alone.
-5. The policy's costs are written on scale-downs, or its mode is Observe, and some pods are to stay.
+5. The policy's costs are written on scale-downs, or its mode is Observe, and some pods are to stay. Costs that are kept
+   current must be complete where the controller follows them in any case (see `kept_costs`).
 6. The caches have synced, the request is within the rate limits, and no other workload selects the same pods. A request
    that fails here is *skipped*: its user, an event and a metric say so, and its result is checked all the same.
 """
@@ -25,6 +26,7 @@ from typing import Any
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
+from trimtab.scaledown.intent.kept_costs import is_read_while_incomplete
 from trimtab.scaledown.intent.ratelimits import RateLimiter
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
@@ -101,7 +103,10 @@ class Gate:
         if policy is None:
             return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED, notes)
         skip, warnings = self._why_skipped(request, ref, policy)
-        if skip is not HoldOutcome.CONFLICT and policy.is_enforced and not is_on_scale_intent(policy.spec):
+        is_held = is_on_scale_intent(policy.spec) or (
+            skip is None and is_read_while_incomplete(policy.spec, request.kind)
+        )
+        if skip is not HoldOutcome.CONFLICT and policy.is_enforced and not is_held:
             return HoldResult(HoldOutcome.OTHER_DELIVERY, notes)
         if request.after == 0:
             return HoldResult(HoldOutcome.AS_STOCK)

@@ -41,6 +41,7 @@ from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.delivery import BACKGROUND, RESERVE, PlanDelivery
 from trimtab.scaledown.intent.gate import Gate, Prepare, Tiers, no_tiers
 from trimtab.scaledown.intent.hold_settings import SETTINGS, HoldSettings
+from trimtab.scaledown.intent.kept_costs import KeptCosts, wait_warning
 from trimtab.scaledown.intent.overdue import OverdueScaleDowns
 from trimtab.scaledown.intent.planner import PlannedRequest, Planner, PolicyOf, strategies_of
 from trimtab.scaledown.intent.ratelimits import RateLimiter, WorkloadLocks
@@ -54,6 +55,7 @@ from trimtab.scaledown.intent.requests import (
 from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
+from trimtab.scaledown.policy.effective import is_on_scale_intent
 from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.history import History, ScaleDownRecord
 from trimtab.scaledown.results.open_plans import OpenPlan
@@ -109,6 +111,7 @@ class ScaleDownHolder:
             settings=settings.model,
             tiers=tiers,
         )
+        self._kept = KeptCosts(client, view, settle_time=self.settle_time, metrics=self.metrics)
         self.tracker = self._new_tracker(client, writer)
         self._delivery = PlanDelivery(
             view,
@@ -283,6 +286,8 @@ class ScaleDownHolder:
             return self._skip(checked, checked.skip)
         if not checked.policy.is_enforced:
             return self._observe(checked)
+        if not is_on_scale_intent(checked.policy.spec):
+            return await self._serve_kept(checked)
         if self._delivery.is_repeat(checked):
             await self._delivery.renew(checked)
             return self._repeated(checked)
@@ -293,7 +298,8 @@ class ScaleDownHolder:
             return self._repeated(checked)
         planned = await self._planner.plan(checked)
         if isinstance(planned, HoldOutcome):
-            return self._skip(checked, planned)
+            waited = wait_warning(checked) if planned is HoldOutcome.UNRANKED else ()
+            return self._skip(replace(checked, skip_warnings=waited), planned)
         if not any(plan.changes for plan in planned.plans):
             return await self._without_costs(checked, planned)
         result = await self._delivery.deliver(checked, planned.plans)
@@ -301,6 +307,13 @@ class ScaleDownHolder:
         self._reporter.answered(checked, result, planned.plans)
         self._report(checked, planned, result)
         return result
+
+    async def _serve_kept(self, checked: CheckedRequest) -> HoldResult:
+        """Admit a request whose costs are kept current, once they are complete, or else without any."""
+        warnings = await self._kept.complete(checked, self._planner.owners(checked))
+        if not warnings:
+            return HoldResult(HoldOutcome.OTHER_DELIVERY)
+        return self._skip(replace(checked, skip_warnings=warnings), HoldOutcome.UNRANKED)
 
     def _repeated(self, checked: CheckedRequest) -> HoldResult:
         known = self._results.get(checked.identity, HoldResult(HoldOutcome.REPEATED))

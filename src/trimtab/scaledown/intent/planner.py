@@ -32,6 +32,7 @@ from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
 from trimtab.scaledown.constraints import scheduler_name
 from trimtab.scaledown.intent.gate import Tiers, no_tiers
+from trimtab.scaledown.intent.kept_costs import patience
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
@@ -136,10 +137,10 @@ class Planner:
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
     async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
-        """The plans for a request that was admitted, as things are now; pods that have no rank are left unranked."""
+        """The plans for a request that was admitted, as things are now; none if some pods have no rank any more."""
         sizes = self._remaining(workload, checked.request.after)
         policy = self._policy(checked, workload, sizes)
-        if checked.policy.ranked_by and not await self._is_ranked(policy, sizes):
+        if not await self._is_ranked(policy, sizes):
             return PlannedRequest(policy, ())
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
@@ -179,14 +180,14 @@ class Planner:
 
     async def _wait_for_ranks(self, checked: CheckedRequest) -> Policy | None:
         """The policy, once it ranks every pod; None if it does not, and the controller's own order is to decide."""
-        rule, budget = checked.policy.spec.when_unranked, checked.budget
-        patience = min(float(rule.timeout_seconds), budget.seconds / 2) if rule.action == "Wait" else 0.0
+        budget = checked.budget
+        seconds = patience(checked.policy.spec.when_unranked, budget)
         while True:
             sizes = self._sizes(checked.workload, checked.request.after)
             policy = self._policy(checked, checked.workload, sizes)
             if not policy.combination.strategies or await self._is_ranked(policy, sizes):
                 return policy
-            if budget.left(patience) <= 0:
+            if budget.left(seconds) <= 0:
                 return None
             await self._clock.sleep(_RANK_AGAIN)
 
@@ -202,6 +203,10 @@ class Planner:
         owners = [size.uid for size in sizes]
         count = sum(len(self._view.pods_of(uid)) for uid in owners)
         return await self._compute(count, partial(_ranks_all, policy, owners, self._clock.now()))
+
+    def owners(self, checked: CheckedRequest) -> list[str]:
+        """The UIDs of the controllers that lose pods."""
+        return [size.uid for size in self._sizes(checked.workload, checked.request.after)]
 
     def _sizes(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()

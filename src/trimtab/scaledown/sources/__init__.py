@@ -1,7 +1,8 @@
 """Values that strategies need and that no object of the cluster has: usage, answers of pods to probes, scores, and the
 signals of sources such as a monitoring system.
 
-Belongs here: sampling such values in the background, keeping the last of each, and returning those that are fresh.
+Belongs here: sampling such values in the background, keeping the last of each, and returning those that are fresh; and
+scores, which are computed from the snapshot when a plan asks for them.
 
 Does not belong here: what the values mean (see `ranking.strategies`), and waiting for them: `Sources.values` returns at
 once, because it is called while a scale-down is held. Missing and stale values are left out, and their pods are

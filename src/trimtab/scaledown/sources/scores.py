@@ -85,7 +85,8 @@ class NodeScores:
     def _by_template(self, snapshot: Snapshot, rows: IntColumn) -> Iterable[tuple[Pod, IntColumn]]:
         """The pods that have a node, those of one template together: one of them, and the positions of all."""
         nodes = snapshot.pods.node[rows]
-        placed = np.flatnonzero((nodes != NOWHERE) & snapshot.nodes.known[nodes])
+        placed = np.flatnonzero(nodes != NOWHERE)
+        placed = placed[snapshot.nodes.known[nodes[placed]]]
         pods = [pod for pod in map(snapshot.pods.objects.__getitem__, rows[placed].tolist()) if pod is not None]
         seen = self._seen
         known = [seen.get(id(pod), -1) for pod in pods]

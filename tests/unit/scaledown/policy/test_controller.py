@@ -457,3 +457,16 @@ async def test_three_replicas_on_two_zones_stay_on_two_zones(cluster: PolicyClus
         await cluster.user.delete(Deployment, "web", namespace="default", propagation="Background")
         await cluster.settle()
         await cluster.run_pods()
+
+
+async def test_a_stored_policy_whose_ranks_none_recomputes_writes_nothing(cluster: PolicyCluster) -> None:
+    """Admission refuses it; one that was stored before Trimtab was installed says the same, and does no harm."""
+    await cluster.deploy(4)
+    await cluster.policy(strategies=[{"name": "AntiAffinity"}], delivery="Continuous")
+    status, reason, message = await ready(cluster)
+    assert (status, reason) == ("False", "Invalid")
+    assert message.startswith("spec.delivery: Continuous with the carrier Annotation cannot be used with AntiAffinity")
+    assert await cluster.costs() == {}
+    await cluster.user.patch(POLICIES, "web", {"spec": {"delivery": "OnScaleIntent"}}, namespace="default")
+    await cluster.look()
+    assert (await ready(cluster))[0] == "True"

@@ -326,6 +326,14 @@ def test_a_default_policy_with_an_unknown_strategy_is_refused() -> None:
     assert caught.value.path == "defaultPolicies[0].strategies[0].name"
 
 
+def test_a_default_policy_whose_ranks_none_recomputes_is_refused() -> None:
+    """It would apply to built-in kinds, whose controllers do not wait."""
+    form = configuration.DefaultPolicy(name="a", strategies=(StrategySpec(name="Scheduled"),), delivery="Continuous")
+    with pytest.raises(InvalidError, match="cannot be used with Scheduled") as caught:
+        read_defaults(configuration.ScaleDown(default_policies=(form,)))
+    assert caught.value.path == "defaultPolicies[0].delivery"
+
+
 def test_a_configuration_is_read() -> None:
     """The switch, the defaults in their order, and whose namespaces are left alone."""
     front = configuration.DefaultPolicy(

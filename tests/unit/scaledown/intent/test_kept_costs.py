@@ -1,0 +1,145 @@
+"""Scale-downs by costs that are kept current: complete ones are followed, others are reverted for all pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.unit.scaledown.policy_cluster import POLICIES
+from tests.unit.scaledown.scale_cluster import ScaleCluster
+from trimtab.api.annotations import POLICY_COST
+from trimtab.api.pods import Pod
+from trimtab.ranking.costs import Carrier
+from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch
+from trimtab.scaledown.policy.defaults import NO_DEFAULTS
+
+ENOUGH = 600
+"""Seconds that a policy would wait."""
+TOLD = (
+    "waited 1 s for ranks and not 600 s: the controller does not wait, and an API server waits for a webhook only as "
+    "long as its budget"
+)
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[ScaleCluster]:
+    """Two pods in each of two zones, and two more in a third that came later: stock empties that one again."""
+    made = ScaleCluster(defaults=NO_DEFAULTS)
+    await made.start()
+    await made.zones(a=2, b=2)
+    await made.deploy(4)
+    await made.zones(c=2)
+    await made.grow(6, "c-0", "c-1")
+    yield made
+    await made.close()
+
+
+async def policy(cluster: ScaleCluster, **spec: Any) -> None:
+    """A policy whose costs are kept current, by another process."""
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy"}
+    body = {**kind, "metadata": {"name": "web"}, "spec": {"targetRef": reference, "delivery": "Continuous", **spec}}
+    await cluster.user.create(POLICIES, body, namespace="default")
+    await cluster.advance(31)  # where the kind was not known at the start, it is looked for again
+
+
+async def write(cluster: ScaleCluster, pods: list[Pod]) -> None:
+    """Give pods costs of the policy: the oldest pods, which stock keeps, go first."""
+    for pod in pods:
+        cost = PolicyCost(pod, "ScaleDownPolicy default/web", Carrier.ANNOTATION, 10 if on_c(pod) else -10)
+        patch = apply_policy_patch(cost)
+        assert patch is not None
+        await cluster.user.patch(Pod, pod.metadata.name, patch, namespace="default")
+    await cluster.settle()
+
+
+def on_c(pod: Pod) -> bool:
+    """Whether a pod is in the zone that came later."""
+    return pod.spec.node_name.startswith("c")
+
+
+async def kept(cluster: ScaleCluster) -> int:
+    """How many pods have a cost of the policy."""
+    return sum(POLICY_COST in pod.metadata.annotations for pod in await cluster.pods())
+
+
+async def test_complete_costs_are_followed_at_once(cluster: ScaleCluster) -> None:
+    """Nothing is held, and nothing written."""
+    await policy(cluster, whenUnranked={"timeoutSeconds": ENOUGH})
+    await write(cluster, await cluster.pods())
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    assert (held.outcome, held.warnings) == (HoldOutcome.OTHER_DELIVERY, ())
+    assert took < 0.05
+    assert cluster.writes() == []
+
+
+async def test_a_missing_cost_is_waited_for(cluster: ScaleCluster) -> None:
+    """When it is there, and the controller has had time to see it, the request is admitted."""
+    await policy(cluster, whenUnranked={"timeoutSeconds": ENOUGH})
+    first, *others = await cluster.pods()
+    await write(cluster, others)
+    holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(4)))
+    await cluster.advance(0.5)
+    assert not holding.done()
+    await write(cluster, [first])
+    held, took = await cluster.held(holding)
+    assert held.outcome is HoldOutcome.OTHER_DELIVERY
+    assert 0.2 < took < 0.5, "the settle time"
+    assert await kept(cluster) == 6
+
+
+@pytest.mark.parametrize(
+    ("rule", "least", "waited"),
+    [
+        pytest.param(
+            {"action": "Wait", "timeoutSeconds": ENOUGH},
+            1.0,
+            (TOLD,),
+            id="the wait ends with the budget",
+        ),
+        pytest.param({"action": "Wait", "timeoutSeconds": 0}, 0.0, (), id="no wait"),
+        pytest.param({"action": "Fallback", "timeoutSeconds": ENOUGH}, 0.0, (), id="fall back at once"),
+    ],
+)
+async def test_one_unranked_pod_means_the_original_order_for_all(
+    cluster: ScaleCluster, rule: dict[str, Any], least: float, waited: tuple[str, ...]
+) -> None:
+    """The costs of the others are reverted before the controller acts, and its user is told why."""
+    await policy(cluster, whenUnranked=rule)
+    pods = await cluster.pods()
+    missing = next(pod for pod in pods if on_c(pod))
+    await write(cluster, [pod for pod in pods if pod is not missing])
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    assert held.outcome is HoldOutcome.UNRANKED
+    assert least <= took <= 2.0
+    no_rank = f"{missing.metadata.name} had no rank, so the costs of all pods are ignored"
+    plain = (
+        "Trimtab did not plan this scale-down: a strategy could not rank every pod in time; the controller's own "
+        "order decides"
+    )
+    assert held.warnings == (no_rank, *waited, plain)
+    assert await kept(cluster) == 0
+    assert await cluster.costs() == []
+    assert cluster.count("costs_reverted_total", reason="unranked") == 5
+
+
+async def test_the_controller_then_chooses_as_it_always_did(cluster: ScaleCluster) -> None:
+    """The youngest go, which the costs would have kept."""
+    await policy(cluster, whenUnranked={"action": "Fallback"})
+    pods = await cluster.pods()
+    await write(cluster, pods[1:])
+    await cluster.scale(4)
+    assert await cluster.spread() == (2, 2, 0)
+
+
+async def test_a_policy_that_cannot_be_recomputed_is_not_waited_for(cluster: ScaleCluster) -> None:
+    """It was stored without admission: its costs will never be written."""
+    await policy(cluster, strategies=[{"name": "AntiAffinity"}], whenUnranked={"timeoutSeconds": ENOUGH})
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    assert held.outcome is HoldOutcome.UNRANKED
+    assert took < 0.5
