@@ -162,6 +162,11 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 description="Pods to which ScaleDownPolicies apply, by whether every strategy has a rank for them.",
             ),
             Panel(
+                "PodGroupCosts that do not count",
+                [("max(trimtab_scaledown_rival_costs)", "rivals")],
+                description="Beside that of a ScaleDownPolicy, or several for one workload: see the events RivalCosts.",
+            ),
+            Panel(
                 "Age of the samples and ranks",
                 [
                     ("max by (source) (trimtab_scaledown_oldest_sample_seconds)", "{{source}}"),

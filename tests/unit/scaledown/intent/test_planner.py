@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from trimtab.ranking.strategies import View as StrategyView
 from trimtab.scaledown.intent import planner as module
 from trimtab.scaledown.intent.planner import Planner
 from trimtab.scaledown.intent.requests import CheckedRequest, ScaleDownRequest, TimeBudget
+from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.view import View
 from trimtab.snapshot.columns import IntColumn
@@ -125,3 +127,11 @@ async def test_the_event_loop_goes_on_while_many_pods_are_planned(monkeypatch: p
         go.set()
         planned = await task
     assert len(planned.plans) == 1
+
+
+async def test_without_all_explicit_ranks_nothing_is_planned() -> None:
+    """Neither for a record of what would have been, nor when an admitted request is planned again."""
+    async with planning(Named()) as (planner, checked):
+        explicit = replace(checked, policy=replace(checked.policy, ranked_by="PodGroupCost ranks"))
+        assert await planner.preview(explicit) is HoldOutcome.UNRANKED
+        assert (await planner.replan(explicit, checked.workload)).plans == ()
