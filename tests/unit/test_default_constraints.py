@@ -203,11 +203,6 @@ def test_an_empty_list_switches_leveling_off_and_says_so(caplog: pytest.LogCaptu
             id="a profile of both schedulers",
         ),
         pytest.param(
-            {"kubeScheduler": {**KIND, "topologySpreadConstraints": [{**KIND}]}},
-            "defaultConstraints.kubeScheduler.topologySpreadConstraints[0].apiVersion",
-            id="an invalid constraint",
-        ),
-        pytest.param(
             {
                 "kubeScheduler": {
                     **KIND,

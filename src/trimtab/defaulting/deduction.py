@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -52,7 +53,7 @@ class Result(StrEnum):
 class PodSpec(Model):
     """The part of a new pod's spec that decides."""
 
-    topology_spread_constraints: tuple[msgspec.Raw, ...] = ()
+    topology_spread_constraints: tuple[Any, ...] = ()
 
 
 class NewPod(Model):

@@ -45,7 +45,8 @@ class Owners:
     def __init__(self, client: Client, caches: Mapping[type[Any], Informer[Any]] | None = None) -> None:
         shared = caches or {}
         self._client = client.using(retry=NO_RETRIES, urgent=True)
-        self._informers = {kind: shared.get(kind) or Informer(client, kind) for kind in (*KINDS.values(), Namespace)}
+        kinds: tuple[type[Any], ...] = (*KINDS.values(), Namespace)
+        self._informers = {kind: shared.get(kind) or Informer(client, kind) for kind in kinds}
         self._services: Informer[Service] = shared.get(Service) or services_informer(client)
         every = (*self._informers.values(), self._services)
         self._own = [each for each in every if each not in shared.values()]

@@ -21,7 +21,7 @@ from trimtab.defaulting.reviews import DefaultingReviews
 from trimtab.defaulting.rules import read_rules
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.testing.builders import PodBuilder, pod, uid_for
+from trimtab.testing.builders import PodBuilder, pod
 from trimtab.testing.clocks import VirtualClock
 
 JSON = dict[str, Any]
@@ -32,10 +32,9 @@ SELECTOR = {"matchLabels": {"app": "web", "pod-template-hash": "5f7"}}
 LABELS = {"app": "web", "pod-template-hash": "5f7"}
 
 
-def owner(kind: str, selector: JSON, name: str = "web") -> JSON:
-    """A controller, with the UID that the pods of builders refer to."""
-    metadata = {"name": name, "namespace": "shop", "uid": uid_for(f"{kind}/{name}")}
-    return {"metadata": metadata, "spec": {"selector": selector, "template": {}}}
+def owner(selector: JSON, name: str = "web", namespace: str = "shop") -> JSON:
+    """A controller."""
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector, "template": {}}}
 
 
 class Stage:
@@ -46,17 +45,27 @@ class Stage:
         self.server = FakeServer(self.clock)
         self.server.put(CORE, "namespaces", {"metadata": {"name": "shop", "labels": {DEFAULT_CONSTRAINTS: "enabled"}}})
         self.server.put(CORE, "namespaces", {"metadata": {"name": "plain"}})
-        self.server.put(APPS, "replicasets", owner("ReplicaSet", SELECTOR))
+        self.uids: dict[str, str] = {}
+        self.own(APPS, "replicasets", "ReplicaSet", owner(SELECTOR))
         client = Client(self.server, clock=self.clock)
         tree = {"delivery": "Admission", "rules": [{"name": "racks", "constraints": [RACK]}]}
         rules = read_rules(codec.convert(tree, DefaultConstraintSettings))
         self.owners = Owners(client)
         self.reviews = DefaultingReviews(self.owners, rules)
 
-    async def review(self, built: PodBuilder, namespace: str = "shop", **fields: Any) -> list[JSON] | None:
+    def own(self, group: str, plural: str, kind: str, tree: JSON) -> None:
+        """Create a controller, to which pods of its kind and name refer from then on."""
+        made = self.server.put(group, plural, tree)
+        self.uids[f"{kind}/{tree['metadata']['name']}"] = made["metadata"]["uid"]
+
+    async def review(
+        self, built: PodBuilder, namespace: str = "shop", *, forged: bool = False, **fields: Any
+    ) -> list[JSON] | None:
         """The constraints that a new pod gets; None if it is left as it is."""
-        document = Document(built.tree())
-        request = AdmissionRequest(uid="u", operation="CREATE", namespace=namespace, object=document)
+        tree = built.tree()
+        for reference in () if forged else tree["metadata"].get("ownerReferences", ()):
+            reference["uid"] = self.uids.get(f"{reference['kind']}/{reference['name']}", reference["uid"])
+        request = AdmissionRequest(uid="u", operation="CREATE", namespace=namespace, object=Document(tree))
         response = await self.reviews.decide(msgspec.structs.replace(request, **fields))
         assert response.allowed
         if response.patch is None:
@@ -100,7 +109,7 @@ async def test_a_service_narrows_the_selector(stage: Stage) -> None:
 
 async def test_a_controller_that_is_not_cached_is_read(stage: Stage) -> None:
     """The first pods of a new ReplicaSet come within milliseconds."""
-    stage.server.put(APPS, "replicasets", owner("ReplicaSet", {"matchLabels": {"app": "new"}}, "new"))
+    stage.own(APPS, "replicasets", "ReplicaSet", owner({"matchLabels": {"app": "new"}}, "new"))
     assert await stage.review(pod("p").labels(app="new").owned_by("new")) is not None
 
 
@@ -118,7 +127,7 @@ async def test_other_controllers(
     stage: Stage, group: str, plural: str, kind: str, version: str, selector: JSON
 ) -> None:
     """Whose selectors count as well."""
-    stage.server.put(group, plural, owner(kind, selector))
+    stage.own(group, plural, kind, owner(selector))
     await stage.clock.advance(1)
     found = await stage.review(pod("p").labels(app="x").owned_by("web", kind=kind, api_version=version))
     assert found is not None
@@ -127,9 +136,7 @@ async def test_other_controllers(
 
 async def test_pods_elsewhere_are_left_alone(stage: Stage) -> None:
     """Reviews for subsets come through the same webhook, from namespaces that are not chosen."""
-    elsewhere = owner("ReplicaSet", SELECTOR)
-    elsewhere["metadata"]["namespace"] = "plain"
-    stage.server.put(APPS, "replicasets", elsewhere)
+    stage.own(APPS, "replicasets", "ReplicaSet", owner(SELECTOR, namespace="plain"))
     assert await stage.review(pod("p").labels(LABELS).owned_by("web"), "plain") is None
     assert await stage.review(pod("p").labels(LABELS).owned_by("web"), "unheard-of") is None
     assert await stage.review(pod("p").labels(LABELS).owned_by("web"), operation="UPDATE") is None
@@ -153,9 +160,9 @@ async def test_why_a_pod_is_left_as_it_is(stage: Stage, built: PodBuilder, resul
 
 async def test_a_controller_with_another_uid_does_not_count(stage: Stage) -> None:
     """A review may be forged: whoever does not know the UID learns no selector."""
-    forged = pod("p").labels(LABELS).owned_by("web")
-    forged._tree["metadata"]["ownerReferences"][0]["uid"] = "forged"  # noqa: SLF001 - a builder has no such method
-    assert await stage.review(forged) is None
+    built = pod("p").labels(LABELS).owned_by("web")
+    assert await stage.review(built, forged=True) is None
+    assert await stage.review(built) is not None
 
 
 async def test_a_fault_of_ours_never_blocks_a_pod(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
