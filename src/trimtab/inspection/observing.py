@@ -42,6 +42,9 @@ WORKLOADS: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationControlle
 FOLLOWED: tuple[type[Any], ...] = (Pod, Node, Namespace, ScaleDownPolicy, *WORKLOADS)
 _KEPT = 120 * SECOND
 """For how many nanoseconds replaced versions are kept."""
+_PRUNED_EVERY = 30 * SECOND
+_CATCH_UP = 10 * SECOND
+"""For how many nanoseconds the watch of pods may be behind that of workloads."""
 _TICK = 0.25
 _SYNC = 0.05
 _MOST_DELETED = 500
@@ -69,6 +72,8 @@ class OpenScaleDown:
     to: int
     replaced: int | None = None
     """The version of the next change of the size, which ends it."""
+    replaced_at: int = 0
+    """When that was seen, by the monotonic clock."""
 
 
 @dataclass
@@ -93,6 +98,7 @@ class ScaleDownObserver:
             if kind in self._logs:
                 self._subscribe(kind, informer)
         self._numbers = 0
+        self._pruned = self.client.clock.monotonic()
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -137,16 +143,20 @@ class ScaleDownObserver:
             return
         key = (kind.__name__, new.metadata.namespace, new.metadata.name)
         version = versions.number(new.metadata.resource_version) or 0
+        moment = self.client.clock.monotonic()
         for each in self.open.get(key, ()):
-            each.replaced = version if each.replaced is None else each.replaced
+            if each.replaced is None:
+                each.replaced, each.replaced_at = version, moment
         if new.desired_replicas < old.desired_replicas:
-            clock = self.client.clock
             time = self.client.server_time.now()
-            opened = OpenScaleDown(old, version, time, clock.monotonic(), new.desired_replicas)
+            opened = OpenScaleDown(old, version, time, moment, new.desired_replicas)
             self.open.setdefault(key, []).append(opened)
 
     def _prune(self) -> None:
         now = self.client.clock.monotonic()
+        if now < self._pruned + _PRUNED_EVERY:
+            return
+        self._pruned = now
         oldest = min((each.started for found in self.open.values() for each in found), default=now)
         before = min(now - _KEPT, oldest - _KEPT)
         for log in self._logs.values():
@@ -161,13 +171,20 @@ class ScaleDownObserver:
         then = self._cluster(namespace, seen.version, seen.time, seen.before)
         now = self._cluster(namespace, seen.replaced and seen.replaced - 1, seen.time)
         state = self._state(seen, controller_sizes(then, seen.before, seen.to), now)
-        if state.keeps_costs and seen.replaced is None:
+        if state.keeps_costs and not self._is_over(seen):
             return None
         record = self._record(seen, then, now, _plans(then, seen, self.settings))
         if state is PlanState.DONE:
             return record
         ending = PlanState.SUPERSEDED if seen.replaced is not None else state
         return msgspec.structs.replace(record, result=ending.value)
+
+    def _is_over(self, seen: OpenScaleDown) -> bool:
+        """Whether the next size has come, and the watch of pods has shown everything up to then."""
+        if seen.replaced is None:
+            return False
+        age = self.client.clock.monotonic() - seen.replaced_at
+        return self._logs[Pod].latest >= seen.replaced or age >= _CATCH_UP
 
     def _state(self, seen: OpenScaleDown, sizes: Sequence[ControllerSize], now: Cluster) -> PlanState:
         workload = now.find(type(seen.before), seen.before.metadata.namespace, seen.before.metadata.name)

@@ -93,6 +93,8 @@ async def _listed(
         return (), (_gap(info, "cluster", refused, info.without),)
     try:
         found = await _all(client, resource, namespace, progress)
+    except NotFound:
+        return (), ()
     except Forbidden as error:
         return (), (_gap(info, f"namespace {namespace}", error, info.without),)
     return found, (_gap(info, "other namespaces", refused, f"only those of namespace {namespace} are considered"),)
