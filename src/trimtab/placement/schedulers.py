@@ -52,7 +52,7 @@ class Schedulers:
         return self.own.get(name) or self.others.get(name) or self.unknown
 
     def known(self, scheduler_name: str) -> Profile | None:
-        """The same, but None for a scheduler whose configuration nobody has given: for scores, which would be guessed."""
+        """The same, but None for a scheduler of which nothing is known: for scores, which would be a guess."""
         name = scheduler_name or DEFAULT_SCHEDULER
         is_known = name in self.own or name in self.others or name == DEFAULT_SCHEDULER
         return self.profile(name) if is_known else None

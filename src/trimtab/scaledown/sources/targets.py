@@ -32,8 +32,8 @@ def sources_for(
 ) -> Sources:
     """Sources for all policies in a view.
 
-    `profile_of` finds how the scheduler of a name places pods, `registry` has the strategies. `defaults` is called again
-    and again: pods to which no policy applies any more are not sampled.
+    `profile_of` finds how the scheduler of a name places pods, `registry` has the strategies. `defaults` is called
+    again and again: pods to which no policy applies any more are not sampled.
     """
     profiles = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
     targets = Targets(client.clock, view, defaults, registry)
