@@ -89,7 +89,7 @@ class Sampler:
 
     def memory(self) -> dict[str, dict[str, float]]:
         """The MiB of each process at the marks and at the end."""
-        return {name: _at_marks(samples) for name, samples in sorted(self.sizes.items()) if samples}
+        return {name: memory_at_marks(samples) for name, samples in sorted(self.sizes.items()) if samples}
 
     def _measure_memory(self) -> None:
         processes = {each.name: each.current.process.pid for each in self.arena.installation.replicas}
@@ -154,7 +154,8 @@ def resident(pid: int) -> float | None:
         return None
 
 
-def _at_marks(samples: list[tuple[float, float]]) -> dict[str, float]:
+def memory_at_marks(samples: list[tuple[float, float]]) -> dict[str, float]:
+    """The MiB of one process at the marks that were reached, and at the end."""
     found = {
         f"{mark / 60:.0f} min": next((round(size, 1) for at, size in samples if at >= mark), None) for mark in MARKS
     }
