@@ -46,6 +46,8 @@ STALL = 2.5
 """Seconds that the event loop may be late at most, on a machine that everything shares."""
 LATE = 0.25
 _LATE_SHARE = 0.01
+SLOWEST = 3.0
+"""Seconds that no review takes, whatever its budget."""
 _OVER_BUDGET = 0.25
 """Seconds beyond the budget that an answer may take to be written."""
 _EXPLAINING = frozenset(
