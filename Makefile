@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test bench mutants promise e2e up generate clean
+.PHONY: help install lock lint format test bench mutants promise soak e2e up generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,12 @@ mutants: install ## Small changes of the core, which tests must notice: make mut
 promise: install ## Scale-downs on the cluster of KUBECONFIG: make promise SCENARIO=rounds ARGS="--rounds 60"
 	@$(BIN)/python -m bench.promise $(or $(SCENARIO),--help) $(ARGS)
 
+soak: install ## Faults of every kind on a lab: make soak MINUTES=20 [SEED=n] [CONTROL_PLANE=DIR]
+	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),20) --seed $(or $(SEED),0) \
+	  $(if $(CONTROL_PLANE),--control-plane $(CONTROL_PLANE)) $(ARGS)
+
 generate: install ## Write what is generated from types and published schemas
 	@$(BIN)/python -m tools.generate
 
 clean: ## Remove what the targets made
-	rm -rf $(VENV) .mutants_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json
+	rm -rf $(VENV) .mutants_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json soak.json

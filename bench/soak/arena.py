@@ -120,7 +120,12 @@ class Arena:
         """Let something go on beside the next steps; the quiet point waits for it."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.ledger.check(judging.RECOVERS, holds=False, detail=f"{type(error).__name__}: {error}")
 
 
 def deployment(name: str) -> Workload:

@@ -8,6 +8,7 @@ import time
 from bench.promise.measuring import Measurement, Round
 from bench.soak import judging
 from bench.soak.arena import Arena, deployment
+from bench.soak.players import UNITED
 
 _PATIENCE = 60.0
 _EXPLAINED_WITHIN = 20.0
@@ -53,7 +54,9 @@ async def _judge(arena: Arena, measurement: Measurement, *, is_calm: bool) -> No
 
 
 def _disturbance(arena: Arena, result: Round, answered: float) -> str:
-    """Which other fault may have decided what is left; empty if none."""
+    """What else may have decided what is left; empty if nothing."""
+    if result.workload == UNITED:
+        return "subsets decide, not levels"
     if arena.was_touched(result.workload, answered):
         return "another fault changed the pods"
     if arena.webhook_outages.overlap(result.requested_at, answered):

@@ -22,6 +22,7 @@ from trimtab.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
+from trimtab.scaledown.metrics import FALLBACKS
 
 LIMITS = "limits of subsets"
 NO_COSTS = "no cost left behind"
@@ -46,6 +47,8 @@ STALL = 2.5
 """Seconds that the event loop may be late at most, on a machine that everything shares."""
 LATE = 0.25
 _LATE_SHARE = 0.01
+SLOWEST = 3.0
+"""Seconds that no review takes, whatever its budget."""
 _OVER_BUDGET = 0.25
 """Seconds beyond the budget that an answer may take to be written."""
 _EXPLAINING = frozenset(
@@ -59,6 +62,7 @@ _EXPLAINING = frozenset(
     )
 )
 """Reasons of events that say why a result is not level."""
+_FALLBACKS = frozenset(each.value for each in FALLBACKS)
 _ANNOUNCED = "kept "
 """How a warning begins that promises a level result: it explains no other one."""
 
@@ -127,7 +131,7 @@ def explanation(result: Round, records: Iterable[JSON]) -> str:
     said += [
         f"history: {record['outcome']}, {record.get('result')} {record.get('cause', '')}"
         for record in records
-        if record.get("result") == "missed" or record["outcome"] in ("partial", "rollout", "rate-limited", "busy")
+        if record.get("result") == "missed" or record["outcome"] in _FALLBACKS
     ]
     return said[0] if said else ""
 

@@ -58,7 +58,7 @@ class Lab:
         """The process ids, by name."""
         return self._read().processes
 
-    def signal(self, name: str, number: signal.Signals) -> int:
+    def send(self, name: str, number: signal.Signals) -> int:
         """Send a signal to a process of the lab; its process id."""
         pid = self.processes()[name]
         os.kill(pid, number)

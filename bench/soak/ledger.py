@@ -47,6 +47,8 @@ class Ledger:
     notes: Counter[str] = field(default_factory=Counter)
     """Other things that are counted."""
     steps: list[StepResult] = field(default_factory=list)
+    rounds: int = 0
+    """Rounds that are over."""
 
     @property
     def elapsed(self) -> float:

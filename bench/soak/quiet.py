@@ -46,6 +46,7 @@ async def quiet_point(arena: Arena, sampler: Sampler, rng: random.Random) -> str
     arena.check_limits()
     await sampler.sample()
     sampler.check_loops()
+    sampler.check_durations()
     check_leaders(arena)
     _forget(arena)
     return ", ".join(took)

@@ -22,18 +22,13 @@ class Report:
 
     seed: int
     control_plane: str
-    minutes: float
-    rounds: int
+    command: str
+    """What repeats the run."""
     ledger: Ledger
     memory: Mapping[str, Mapping[str, float]]
     not_applicable: Mapping[str, str]
     figures: dict[str, Any] = field(default_factory=dict)
     """Further figures."""
-
-    @property
-    def command(self) -> str:
-        """What repeats the run."""
-        return f"make soak MINUTES={self.minutes:g} SEED={self.seed}"
 
     def tree(self) -> dict[str, Any]:
         """Everything, for the file."""
@@ -42,7 +37,7 @@ class Report:
             "seed": self.seed,
             "controlPlane": self.control_plane,
             "minutes": round(ledger.elapsed / 60, 1),
-            "rounds": self.rounds,
+            "rounds": ledger.rounds,
             "faults": {each.name: ledger.faults[each.name] for each in KINDS if each.name not in self.not_applicable},
             "faultsInAll": ledger.faults.total(),
             "withoutEffect": dict(ledger.without_effect),
@@ -66,7 +61,7 @@ class Report:
     def lines(self) -> list[str]:
         """The table."""
         ledger = self.ledger
-        title = f"{ledger.faults.total()} faults in {ledger.elapsed / 60:.1f} minutes, {self.rounds} rounds"
+        title = f"{ledger.faults.total()} faults in {ledger.elapsed / 60:.1f} minutes, {ledger.rounds} rounds"
         lines = [f"{title}, on {self.control_plane}", "", "faults by kind (and steps without effect)"]
         lines += [_fault_line(each.name, ledger, self.not_applicable) for each in KINDS]
         broken = {each: sum(found.invariant == each for found in ledger.breaches) for each in INVARIANTS}

@@ -31,6 +31,7 @@ from bench.soak.schedule import Step, moments, steps
 from bench.soak.zones import NODES_PER_ZONE, Zones
 from trimtab.kube import config
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.sessions import Session
 
@@ -57,22 +58,28 @@ async def soak(options: Options) -> Report:
         sampling = asyncio.create_task(sampler.run())
         showing = asyncio.create_task(_show_progress(ledger, options))
         try:
-            rounds = await _rounds(made, sampler, options, kinds.applicable(available))
+            await _rounds(made, sampler, options, kinds.applicable(available))
+        except asyncio.CancelledError:
+            ledger.note("the run was stopped early")
         finally:
-            sampling.cancel()
-            showing.cancel()
+            await cancel(sampling, showing, *made.tasks)
         sampler.check_memory()
         report = Report(
-            options.seed,
-            made.lab.description,
-            options.minutes,
-            rounds,
-            ledger,
-            sampler.memory(),
-            kinds.not_applicable(available),
+            seed=options.seed,
+            control_plane=made.lab.description,
+            command=command(options),
+            ledger=ledger,
+            memory=sampler.memory(),
+            not_applicable=kinds.not_applicable(available),
         )
         report.figures |= _figures(made, sampler)
         return report
+
+
+def command(options: Options) -> str:
+    """What repeats the run."""
+    binaries = f" CONTROL_PLANE={options.control_plane}" if options.control_plane else ""
+    return f"make soak MINUTES={options.minutes:g} SEED={options.seed}{binaries}"
 
 
 async def _misbehave(ledger: Ledger, folder: Path, options: Options) -> None:
@@ -82,15 +89,15 @@ async def _misbehave(ledger: Ledger, folder: Path, options: Options) -> None:
     ledger.check(judging.RECOVERS, not result.problems, "; ".join(result.problems))
 
 
-async def _rounds(made: Arena, sampler: Sampler, options: Options, chosen: tuple[Kind, ...]) -> int:
-    """Round after round, until the time is over; how many there were."""
+async def _rounds(made: Arena, sampler: Sampler, options: Options, chosen: tuple[Kind, ...]) -> None:
+    """Round after round, until the time is over."""
     number = 0
     while made.ledger.elapsed < options.minutes * 60:
         await play(made, steps(options.seed, number, chosen), options.round_seconds)
         took = await quiet_point(made, sampler, random.Random(f"{options.seed}/{number}/quiet"))
         number += 1
+        made.ledger.rounds = number
         print(f"  round {number} is over; its quiet point: {took}", flush=True)
-    return number
 
 
 async def play(made: Arena, todo: list[Step], seconds: float) -> None:

@@ -24,6 +24,7 @@ INTERVAL = 3.0
 MARKS = (60.0, 600.0, 3600.0)
 """When the memory of each process is reported, in seconds."""
 LAG, HELD = "trimtab_event_loop_lag_seconds", "trimtab_scaledown_held_seconds"
+REVIEWS = "trimtab_webhook_review_duration_seconds"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -39,7 +40,7 @@ class Sampler:
     histograms: dict[tuple[str, str, int], Histogram] = field(default_factory=dict)
     """By metric, replica and process id."""
     late: set[str] = field(default_factory=set)
-    """Processes whose busy loop has been reported."""
+    """What has been reported about processes."""
 
     async def run(self) -> None:
         """Take samples."""
@@ -60,7 +61,7 @@ class Sampler:
         text = await replica.get("/metrics")
         if text is None or replica.current.process.pid != pid:
             return
-        for name in (LAG, HELD):
+        for name in (LAG, HELD, REVIEWS):
             self.histograms[name, replica.name, pid] = histogram(text, name)
         if replica.component == WEBHOOKS and (records := await replica.get("/scaledowns")):
             self._take_history(replica, records)
@@ -79,6 +80,17 @@ class Sampler:
                 self.late |= {key} if problem else set()
                 self.arena.ledger.check(judging.EVENT_LOOP, not problem, f"{key}: {problem}")
 
+    def check_durations(self) -> None:
+        """Check that no process took longer for a review than any budget allows; a breach is reported once."""
+        for (name, replica, pid), found in self.histograms.items():
+            key = f"{replica} ({pid}): {name}"
+            if name in (HELD, REVIEWS) and key not in self.late:
+                count = found.above(judging.SLOWEST)
+                self.late |= {key} if count else set()
+                self.arena.ledger.check(
+                    judging.BUDGET, not count, f"{key} is above {judging.SLOWEST:g} s {count:.0f} times"
+                )
+
     def check_memory(self) -> None:
         """Check that the memory of each process that lived long enough has not grown."""
         for name, samples in self.ages.items():
@@ -89,7 +101,7 @@ class Sampler:
 
     def memory(self) -> dict[str, dict[str, float]]:
         """The MiB of each process at the marks and at the end."""
-        return {name: _at_marks(samples) for name, samples in sorted(self.sizes.items()) if samples}
+        return {name: memory_at_marks(samples) for name, samples in sorted(self.sizes.items()) if samples}
 
     def _measure_memory(self) -> None:
         processes = {each.name: each.current.process.pid for each in self.arena.installation.replicas}
@@ -154,7 +166,8 @@ def resident(pid: int) -> float | None:
         return None
 
 
-def _at_marks(samples: list[tuple[float, float]]) -> dict[str, float]:
+def memory_at_marks(samples: list[tuple[float, float]]) -> dict[str, float]:
+    """The MiB of one process at the marks that were reached, and at the end."""
     found = {
         f"{mark / 60:.0f} min": next((round(size, 1) for at, size in samples if at >= mark), None) for mark in MARKS
     }

@@ -45,7 +45,7 @@ class Zones:
         """Wait until every zone has its nodes, ready or not; our judgements count them from then on."""
         deadline = time.monotonic() + _READY_SECONDS
         while True:
-            found = await self.list()
+            found = await self.by_node()
             names = dict.fromkeys((*ZONES, *self.added), 0)
             for zone in found.values():
                 names[zone] = names.get(zone, 0) + 1
@@ -56,7 +56,7 @@ class Zones:
                 raise processes.ProcessError(f"the simulated nodes are {names} after {_READY_SECONDS:.0f} s")
             await asyncio.sleep(0.3)
 
-    async def list(self) -> dict[str, str]:
+    async def by_node(self) -> dict[str, str]:
         """The zone of each node that has been ready once; none while the API server does not answer."""
         return {node["metadata"]["name"]: node["metadata"]["labels"][workloads.ZONE] for node in await self._nodes()}
 
@@ -90,7 +90,7 @@ class Zones:
 
     async def repair(self) -> None:
         """Let all nodes recover and take pods again."""
-        names = list(await self.list())
+        names = list(await self.by_node())
         await operations.recover(self.stage.client, names)
         await operations.uncordon(self.stage.client, names)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.soak.wire import trouble
 from tests.lab.clonesets import (
     CLONESETS,
     CloneSetSandbox,
@@ -19,7 +20,6 @@ from tests.lab.clonesets import (
     ranks_are_followed,
     recomputed_ranks_are_waited_for,
 )
-from tests.lab.test_chaos import trouble
 from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import configuration
 from trimtab.api.cloneset import CloneSet

@@ -79,7 +79,7 @@ async def _clear(lab: Lab) -> None:
 
 async def _kill(lab: Lab, name: str) -> str:
     try:
-        pid = lab.signal(name, signal.SIGKILL)
+        pid = lab.send(name, signal.SIGKILL)
     except (KeyError, ProcessLookupError) as error:
         raise NoEffectError(f"{name} is being restarted") from error
     await lab.wait_restarted(name, pid)
@@ -89,12 +89,12 @@ async def _kill(lab: Lab, name: str) -> str:
 async def _pause(lab: Lab, name: str, seconds: float) -> str:
     async with lab.control:
         with lab.outages.during():
-            lab.signal(name, signal.SIGSTOP)
+            lab.send(name, signal.SIGSTOP)
             try:
                 await asyncio.sleep(seconds)
             finally:
                 with suppress(ProcessLookupError):
-                    lab.signal(name, signal.SIGCONT)
+                    lab.send(name, signal.SIGCONT)
             await lab.wait_ready()
     return f"{name} for {seconds:.1f} s"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 
 from bench.promise.processes import ProcessError
 from bench.soak import judging
@@ -15,6 +16,7 @@ from trimtab.kube.errors import ApiError
 
 SHIFTS = (-240.0, -90.0, -7.0, 7.0, 90.0, 3600.0)
 """Seconds. A clock that is further behind would not trust the lab's certificates, which are a few minutes old."""
+_LEADER_SECONDS = 2 * LEASE["leaseSeconds"]
 _CUT_OFF_SECONDS = LEASE["leaseSeconds"] + 3.0
 
 
@@ -47,12 +49,7 @@ async def cut_watches(arena: Arena, rng: random.Random) -> str:
 
 async def cut_off_leader(arena: Arena, _: random.Random) -> str:
     """Let the leader of the controllers reach no API server until another has its lease."""
-    try:
-        replica = await leader(arena.client, arena.installation)
-    except ApiError as error:
-        raise NoEffectError(str(error)) from error
-    if replica is None:
-        raise NoEffectError("there is no leader")
+    replica = await _leader(arena)
     replica.proxy.is_open = False
     try:
         replica.proxy.cut()
@@ -60,6 +57,16 @@ async def cut_off_leader(arena: Arena, _: random.Random) -> str:
     finally:
         replica.proxy.is_open = True
     return f"{replica.name} for {_CUT_OFF_SECONDS:.0f} s"
+
+
+async def _leader(arena: Arena) -> Replica:
+    """The leader; after a kill, the next one."""
+    for _ in range(_LEADER_SECONDS):
+        with suppress(ApiError):
+            if (replica := await leader(arena.client, arena.installation)) is not None:
+                return replica
+        await asyncio.sleep(1.0)
+    raise NoEffectError(f"there is no leader for {_LEADER_SECONDS} s")
 
 
 async def _replace(arena: Arena, replica: Replica, shift: float = 0.0) -> str:

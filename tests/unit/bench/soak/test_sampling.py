@@ -1,0 +1,49 @@
+"""What is read from the processes of a run."""
+
+from __future__ import annotations
+
+import os
+import random
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from bench.soak import players, wire
+from bench.soak.sampling import LAG, histogram, memory_at_marks, resident
+from trimtab.api import nesting
+from trimtab.app.metrics import Metrics
+
+
+def test_a_histogram_is_read_as_the_product_writes_it() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    for seconds in (0.001, 0.3, 3.0):
+        metrics.observe_lag(seconds)
+    found = histogram(generate_latest(registry).decode(), LAG)
+    assert (found.count, found.above(0.25), found.above(2.5)) == (3, 2, 1)
+
+
+def test_memory_of_a_process_is_read_while_it_lives() -> None:
+    size = resident(os.getpid())
+    assert size is not None
+    assert size > 10
+    assert resident(2**22 + 1) is None
+
+
+def test_memory_is_reported_at_the_marks_that_were_reached() -> None:
+    samples = [(at, 50.0 + at / 60) for at in range(0, 900, 3)]
+    found = memory_at_marks([(float(at), size) for at, size in samples])
+    assert found == {"1 min": 51.0, "10 min": 60.0, "end": round(50 + 897 / 60, 1)}
+
+
+def test_unreadable_objects_are_too_deep_to_be_read() -> None:
+    for kind in players.UNREADABLE:
+        path, body = players.unreadable(kind, "strange", 300)
+        assert path.startswith("/api")
+        assert b'"strange"' in body
+        assert nesting.is_too_deep(body)
+
+
+def test_the_troubles_of_a_server_are_drawn_from_the_seed() -> None:
+    first, second = ([wire.trouble(random.Random(seed)) for seed in range(50)] for _ in range(2))
+    assert first == second
+    assert {each.kind for each in first} == set(wire.KINDS)
