@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tools.mutants.processes import forked
 from tools.mutants.replacement import apply
 from tools.mutants.report import Outcome, Result
 from tools.mutants.run import ROOT, sample
-from trimtab.subsets.apportionment import apportion
+from trimtab.subsets.apportionment import webster
 
 APPORTIONMENT = "src/trimtab/subsets/apportionment.py"
 
@@ -41,23 +42,35 @@ def test_each_rule_changes_one_thing(text: str, want: set[str], tmp_path: Path) 
     assert {each.after for each in mutants("m.py", tmp_path)} == want
 
 
-def test_a_mutant_is_another_process() -> None:
+def test_a_mutant_lives_in_a_process_of_its_own() -> None:
     """This one, and its files, stay as they are."""
     before = (ROOT / APPORTIONMENT).read_bytes()
-    mutant = next(each for each in mutants(APPORTIONMENT, ROOT) if each.function == "apportion")
+    found = [each for each in mutants(APPORTIONMENT, ROOT) if each.function == "webster"]
+    (mutant,) = [each for each in found if (each.before, each.after) == ("return assigned", "return None")]
 
     def work() -> object:
         apply(mutant)
-        try:
-            return apportion((50, 50), 7)
-        except Exception as error:  # noqa: BLE001 - whatever the change leads to
-            return type(error).__name__
+        return webster([50, 50], 7) or "nothing"
 
-    apportion.cache_clear() if hasattr(apportion, "cache_clear") else None
-    expected = list(apportion((50, 50), 7))
-    assert forked(work) != expected
-    assert list(apportion((50, 50), 7)) == expected
+    assert forked(work) == "nothing"
+    assert webster([50, 50], 7) == [4, 3]
     assert (ROOT / APPORTIONMENT).read_bytes() == before
+
+
+def test_a_process_that_does_not_end_is_told_from_one_that_fails() -> None:
+    """A signal ends the first; the second is a fault of the runner."""
+
+    def hang() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        while True:
+            pass
+
+    def fail() -> None:
+        raise ValueError
+
+    assert forked(hang) is None
+    with pytest.raises(RuntimeError, match="the forked process failed"):
+        forked(fail)
 
 
 def test_the_same_seed_chooses_the_same_mutants() -> None:
