@@ -80,7 +80,8 @@ class Sources:
         idle, probe = _configured(strategies, Idle), _configured(strategies, Probe)
         usage = self.usage.samples.fresh(pods, now=now, max_age=idle.settings.max_age_seconds) if idle else {}
         stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
-        return Values(usage, stated, no_scores if self._profile_of is None else NodeScores(self._profile_of))
+        scores: Scores = no_scores if self._profile_of is None else NodeScores(self._profile_of)
+        return Values(usage, stated, scores)
 
     def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
         """Why values that these strategies need are missing, as far as that is known."""

@@ -32,7 +32,7 @@ def sources_for(
 
     `defaults` is called again and again: pods to which no policy applies any more are not sampled.
     """
-    profiles = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
+    profiles: ProfileOf = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
     return Sources(client, Targets(client.clock, view, defaults), profile_of=profiles, **settings)
 
 
