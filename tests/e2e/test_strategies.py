@@ -26,7 +26,8 @@ from trimtab.kube.sessions import Session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-THREE_ZONES = {"zone-a": 4, "zone-b": 4, "zone-c": 4}
+TWO_ZONES = {"zone-a": 4, "zone-b": 4}
+THREE_ZONES = {**TWO_ZONES, "zone-c": 4}
 ANTI_AFFINITY = {"strategies": [{"name": "AntiAffinity"}]}
 
 
@@ -188,15 +189,19 @@ SPREAD = {
 async def test_a_rollout_ends_level(
     client: Client, policy: dict[str, Any] | None, record_property: Callable[[str, object], None]
 ) -> None:
-    """On scale intent a rollout is left alone; costs that are kept current keep the old ReplicaSet level as well."""
+    """On scale intent a rollout is left alone; costs that are kept current keep the old ReplicaSet level as well,
+    although its youngest pods are all in one zone."""
     async with (
-        deployment_sandbox(client, THREE_ZONES) as made,
+        deployment_sandbox(client, TWO_ZONES) as made,
         running_policies(client, made.name, WEBHOOKS) as policies,
     ):
-        tree = made.deployment("web", 12)
+        tree = made.deployment("web", 8)
         tree["spec"]["template"]["spec"] |= SPREAD
         await client.create(Deployment, tree, namespace=made.name)
-        await made.settled(12)
+        await made.settled(8)
+        await made.reshape(THREE_ZONES)
+        await made.scale("web", 12)
+        assert await made.settled(12) == (4, 4, 4)
         if policy is not None:
             await policies.policy(**policy)
             await policies.ranked(12)

@@ -155,7 +155,7 @@ def problems(specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = ST
 
 def recomputed(specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> tuple[str, ...]:
     """The strategies among these, as far as they can be made, whose ranks do not outlast a removal."""
-    names = []
+    names: list[str] = []
     for spec in specs:
         with contextlib.suppress(InvalidError, StrategyError, KeyError):
             made = _made(spec, registry)

@@ -91,7 +91,7 @@ class Sources:
         idle, probe = _configured(strategies, Idle), _configured(strategies, Probe)
         usage = self.usage.samples.fresh(pods, now=now, max_age=idle.settings.max_age_seconds) if idle else {}
         stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
-        scores = no_scores if self._profile_of is None else NodeScores(self._profile_of)
+        scores: Scores = no_scores if self._profile_of is None else NodeScores(self._profile_of)
         return Values(usage, stated, scores, self._signals(strategies, pods))
 
     def _signals(self, strategies: Sequence[StrategySpec], pods: Sequence[Pod]) -> dict[Signal, dict[str, float]]:

@@ -35,7 +35,7 @@ def sources_for(
     `profile_of` finds how the scheduler of a name places pods, `registry` has the strategies. `defaults` is called
     again and again: pods to which no policy applies any more are not sampled.
     """
-    profiles = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
+    profiles: ProfileOf = profile_of or {DEFAULT_SCHEDULER: default_profile()}.get
     targets = Targets(client.clock, view, defaults, registry)
     return Sources(client, targets, profile_of=profiles, registry=registry, **settings)
 
