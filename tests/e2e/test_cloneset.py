@@ -135,13 +135,13 @@ async def test_pods_that_share_a_node_go_first(client: Client) -> None:
 async def test_without_constraints_only_the_node_counts(client: Client) -> None:
     """A pod that shares its node goes before one that is alone on its own, although that one's zone is fuller."""
     async with running_clonesets(client) as (made, _):
-        await made.nodes({"x": "a b c", "y": "d"})
-        await made.create(5, **HELD)
-        for age, name in enumerate(("a-0", "b-0", "c-0", "d-0", "d-1")):
+        await made.nodes({"x": "a b c e f", "y": "d"})
+        await made.create(7, **HELD)
+        for age, name in enumerate(("a-0", "b-0", "c-0", "e-0", "f-0", "d-0", "d-1")):
             await made.place(name, name[0], since=f"2026-01-01T00:{30 - age:02d}:00Z")
-        await made.reported(lambda cloneset: cloneset.status.available_replicas == 5)
-        await made.scale(4)
-        assert await made.until(4) == {"a-0", "b-0", "c-0", "d-1"}
+        await made.reported(lambda cloneset: cloneset.status.available_replicas == 7)
+        await made.scale(6)
+        assert await made.until(6) == {"a-0", "b-0", "c-0", "e-0", "f-0", "d-1"}
 
 
 PRINTED = ["d-1", "c-2", "e-1", "a-1", "c-1", "d-0", "a-0", "b-0", "e-0", "c-0"]

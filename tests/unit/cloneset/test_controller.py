@@ -14,7 +14,7 @@ from trimtab.api.apps import ControllerRevision, Scale
 from trimtab.api.cloneset import INSTANCE_ID, REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.core import Event
 from trimtab.api.meta import Condition
-from trimtab.api.nodes import ZONE
+from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod, TopologySpreadConstraint
 from trimtab.cloneset.kind_owner import KindOwner
 from trimtab.cloneset.settings import Settings
@@ -27,6 +27,7 @@ from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 PODS = Resource.of(Pod).raw
 REVISIONS = Resource.of(ControllerRevision).raw
 ZONES = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway")
+HOSTS = TopologySpreadConstraint(max_skew=1, topology_key=HOSTNAME, when_unsatisfiable="ScheduleAnyway")
 
 
 def is_creation(request: Request) -> bool:
@@ -394,6 +395,27 @@ async def test_pods_that_share_a_node_go_first(world: CloneSetCluster) -> None:
     await world.create(CloneSet, manifest(4, updateStrategy={"paused": True}))
     await world.resize(3)
     assert await world.names() == {"a-0", "b-0", "c-0"}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "gone"),
+    [
+        pytest.param([], "d-1", id="by its nodes"),
+        pytest.param([ZONES, HOSTS], "f-0", id="by default constraints, where they are configured"),
+    ],
+)
+async def test_a_template_without_constraints(defaults: list[TopologySpreadConstraint], gone: str) -> None:
+    """A pod that shares its node goes before one of a fuller zone that is alone on its own."""
+    world = CloneSetCluster(Settings(rank=RankSettings(defaults=constraints_of(defaults))))
+    await world.start()
+    await world.add_nodes("a", "b", "c", "e", "f", zone="x")
+    await world.add_nodes("d", zone="y")
+    for age, name in enumerate(("a-0", "b-0", "c-0", "e-0", "f-0", "d-0", "d-1")):
+        await world.place(name, name[0], since=f"2025-12-31T23:{age:02d}:00Z")
+    await world.create(CloneSet, manifest(7, updateStrategy={"paused": True}))
+    await world.resize(6)
+    assert gone not in await world.names()
+    await world.close()
 
 
 @pytest.mark.parametrize("stated", [pytest.param(ZONE, id="the template's"), pytest.param("", id="the cluster's")])

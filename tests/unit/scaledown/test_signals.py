@@ -91,7 +91,8 @@ class World:
     @classmethod
     def of(cls, *workloads: list[Pod], **more: Any) -> World:
         """A world with these workloads."""
-        queues, clock, failures, listed = Queues(**more), VirtualClock(), [], list(workloads)
+        queues, clock, listed = Queues(**more), VirtualClock(), list(workloads)
+        failures: list[str] = []
         sources = Sources(
             Client(ScriptedTransport(), clock=clock),
             lambda: [Target(WAITING, pods) for pods in listed],

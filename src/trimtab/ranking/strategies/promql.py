@@ -30,7 +30,7 @@ LONGEST = 2000
 NAMESPACE, PODS = "$namespace", "$pods"
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|\#[^\n]*)
+    r"""(?P<space>\s+|\#[^\r\n]*)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)
     |(?P<number>\.?[0-9][0-9A-Za-z_.]*)
     |(?P<range>\[[0-9a-z\s:.]*\])
@@ -39,36 +39,26 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _REQUIRED = 'namespace="$namespace"'
-_OPERATORS = frozenset("+-*/%^") | {"==", "!=", "<", ">", "<=", ">="}
+_COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})
+_OPERATORS = frozenset("+-*/%^") | _COMPARISONS
 _SET_OPERATORS = frozenset({"and", "or", "unless", "atan2"})
 _LABEL_LISTS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _GROUPINGS = frozenset({"by", "without"})
+_KEYWORDS = _SET_OPERATORS | _LABEL_LISTS | {"offset", "bool", "start", "end"}
 _NUMBERS = frozenset({"inf", "nan"})
 _REFUSED = frozenset({"info"})
 
 Token = tuple[str, str]
 _NONE: Token = ("", "")
+_OPEN: Token = ("mark", "(")
+_OPEN_BRACE: Token = ("mark", "{")
 
 
 def check(query: str) -> None:
     """Raise InvalidError, with an empty path, for a query that may read other namespaces."""
     if not query.strip() or len(query) > LONGEST:
         raise InvalidError("", f"is empty, or longer than {LONGEST} characters")
-    tokens = list(_tokens(query))
-    at, selectors = 0, 0
-    while at < len(tokens):
-        kind, text = tokens[at]
-        if text == "{" and kind == "mark":
-            at = _check_matchers(tokens, at)
-            selectors += 1
-        elif kind == "word":
-            at = _check_word(tokens, at)
-        elif text in ("=", "=~", "!~", "}"):
-            raise InvalidError("", f'"{text}" stands outside of a selector')
-        else:
-            at += 1
-    if not selectors:
-        raise InvalidError("", f"selects nothing; write a selector such as jobs{{{_REQUIRED}}}")
+    _Check(list(_tokens(query))).run()
 
 
 def expand(query: str, namespace: str, pods: Iterable[str]) -> str:
@@ -88,76 +78,96 @@ def _tokens(query: str) -> Iterable[Token]:
         at = found.end()
 
 
-def _at(tokens: Sequence[Token], at: int) -> Token:
-    return tokens[at] if 0 <= at < len(tokens) else _NONE
+class _Check:
+    """The check of one query, from its first token to its last."""
 
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._modifiers: set[int] = set()
+        """The parentheses that end the labels of a modifier: an operand follows them."""
 
-def _check_word(tokens: Sequence[Token], at: int) -> int:
-    """Check a word outside of braces; where to go on."""
-    text, following = tokens[at][1], _at(tokens, at + 1)
-    word = text.lower()
-    if following == ("mark", "{"):
+    def run(self) -> None:
+        """Raise InvalidError for what may read other namespaces."""
+        at, selectors = 0, 0
+        while at < len(self._tokens):
+            kind, text = self._tokens[at]
+            if (kind, text) == _OPEN_BRACE:
+                at, selectors = self._matchers(at), selectors + 1
+            elif kind == "word":
+                at = self._word(at)
+            elif text in ("=", "=~", "!~", "}"):
+                raise InvalidError("", f'"{text}" stands outside of a selector')
+            else:
+                at += 1
+        if not selectors:
+            raise InvalidError("", f"selects nothing; write a selector such as jobs{{{_REQUIRED}}}")
+
+    def _at(self, at: int) -> Token:
+        return self._tokens[at] if 0 <= at < len(self._tokens) else _NONE
+
+    def _word(self, at: int) -> int:
+        """Check a word outside of braces; where to go on."""
+        text, following = self._tokens[at][1], self._at(at + 1)
+        word = text.lower()
+        if following == _OPEN_BRACE or word in _NUMBERS:
+            return at + 1
+        if word in _KEYWORDS:
+            if self._stands_as_keyword(at, word):
+                return self._after_labels(at) if word in _LABEL_LISTS and following == _OPEN else at + 1
+        elif word in _REFUSED:
+            raise InvalidError("", f"{text} is not allowed: it reads series that the query does not select")
+        elif following == _OPEN or following[1].lower() in _GROUPINGS:  # a function or an aggregation
+            return at + 1
+        raise InvalidError("", f"{text} is not restricted to the namespace; write {text}{{{_REQUIRED}}}")
+
+    def _stands_as_keyword(self, at: int, word: str) -> bool:
+        """Whether a keyword stands where no operand can, and so is not the name of a metric."""
+        (kind, text), following = self._at(at - 1), self._at(at + 1)
+        ends_labels = at - 1 in self._modifiers
+        ends_operand = kind in ("number", "range") or text == "}" or (text == ")" and not ends_labels)
+        if word in _SET_OPERATORS or word == "offset":
+            return ends_operand
+        if word in _GROUPINGS:
+            is_aggregation = kind == "word" and text.lower() not in _KEYWORDS
+            return following == _OPEN and (is_aggregation or (text == ")" and ends_operand))
+        if word in ("on", "ignoring"):
+            return following == _OPEN and (text in _OPERATORS or text.lower() in (*_SET_OPERATORS, "bool"))
+        if word in ("start", "end"):
+            return text == "@" and following == _OPEN
+        return ends_labels if word in _LABEL_LISTS else text in _COMPARISONS  # group_left, group_right; bool
+
+    def _after_labels(self, at: int) -> int:
+        """The end of the labels of a modifier, which stands here."""
+        follows_operand = self._at(at - 1)[1] == ")" and self._tokens[at][1].lower() in _GROUPINGS
+        for end in range(at + 2, len(self._tokens)):
+            kind, text = self._tokens[end]
+            if (kind, text) == ("mark", ")"):
+                if not follows_operand:
+                    self._modifiers.add(end)
+                return end + 1
+            if kind not in ("word", "string") and text != ",":
+                break
+        raise InvalidError("", "has a list of labels that does not end; write them as in by (pod)")
+
+    def _matchers(self, at: int) -> int:
+        """Check the matchers in braces that begin here; where to go on."""
+        is_restricted, at = False, at + 1
+        while self._at(at) != ("mark", "}"):
+            at, restricts = self._matcher(at)
+            is_restricted = is_restricted or restricts
+            if self._at(at) == ("mark", ","):
+                at += 1
+            elif self._at(at) != ("mark", "}"):
+                raise InvalidError("", 'has matchers that are not understood; separate them by commas: {a="1", b="2"}')
+        if not is_restricted:
+            raise InvalidError("", f"has a selector that is not restricted to the namespace; add {_REQUIRED} to it")
         return at + 1
-    if word in _NUMBERS:
-        return at + 1
-    if word in _LABEL_LISTS and _stands_well(tokens, at, word):
-        return _after_labels(tokens, at + 1) if following == ("mark", "(") else at + 1
-    if word in (*_SET_OPERATORS, "offset", "bool", "start", "end") and _stands_well(tokens, at, word):
-        return at + 1
-    is_call = following == ("mark", "(") or following[1].lower() in _GROUPINGS
-    if is_call and word not in (_SET_OPERATORS | _LABEL_LISTS | _REFUSED | {"offset", "bool"}):
-        return at + 1
-    if word in _REFUSED:
-        raise InvalidError("", f"{text} is not allowed: it reads series that the query does not select")
-    raise InvalidError("", f"{text} is not restricted to the namespace; write {text}{{{_REQUIRED}}}")
 
-
-def _stands_well(tokens: Sequence[Token], at: int, word: str) -> bool:
-    """Whether a keyword stands where it can only be a keyword, and not the name of a metric."""
-    kind, text = _at(tokens, at - 1)
-    ends_operand = kind in ("number", "range") or text in (")", "}")
-    if word in _SET_OPERATORS or word in ("offset", "group_left", "group_right"):
-        return ends_operand
-    if word in _GROUPINGS:
-        return kind == "word" or text == ")"
-    if word == "bool":
-        return text in _OPERATORS
-    if word in ("start", "end"):
-        return text == "@"
-    return text in _OPERATORS or text.lower() in (*_SET_OPERATORS, "bool")  # on, ignoring
-
-
-def _after_labels(tokens: Sequence[Token], at: int) -> int:
-    """The end of a list of labels that begins here."""
-    for end in range(at + 1, len(tokens)):
-        kind, text = tokens[end]
-        if text == ")" and kind == "mark":
-            return end + 1
-        if kind not in ("word", "string") and text != ",":
-            break
-    raise InvalidError("", "has a list of labels that does not end; write them as in by (pod)")
-
-
-def _check_matchers(tokens: Sequence[Token], at: int) -> int:
-    """Check the matchers in braces that begin here; where to go on."""
-    is_restricted, at = False, at + 1
-    while _at(tokens, at) != ("mark", "}"):
-        at, restricts = _check_matcher(tokens, at)
-        is_restricted = is_restricted or restricts
-        if _at(tokens, at) == ("mark", ","):
-            at += 1
-        elif _at(tokens, at) != ("mark", "}"):
-            raise InvalidError("", 'has matchers that are not understood; separate them by commas: {a="1", b="2"}')
-    if not is_restricted:
-        raise InvalidError("", f"has a selector that is not restricted to the namespace; add {_REQUIRED} to it")
-    return at + 1
-
-
-def _check_matcher(tokens: Sequence[Token], at: int) -> tuple[int, bool]:
-    """Where one matcher ends, and whether it is the one that restricts a selector to the namespace."""
-    (kind, label), (_, operator), (value_kind, value) = (_at(tokens, at + step) for step in range(3))
-    if kind == "string" and operator in (",", "}"):  # a metric's name in quotes
-        return at + 1, False
-    if kind not in ("word", "string") or operator not in ("=", "!=", "=~", "!~") or value_kind != "string":
-        raise InvalidError("", 'has matchers that are not understood; write them as in {pod=~"$pods"}')
-    return at + 3, label == "namespace" and operator == "=" and value[1:-1] == NAMESPACE
+    def _matcher(self, at: int) -> tuple[int, bool]:
+        """Where one matcher ends, and whether it is the one that restricts a selector to the namespace."""
+        (kind, label), (_, operator), (value_kind, value) = (self._at(at + step) for step in range(3))
+        if kind == "string" and operator in (",", "}"):  # a metric's name in quotes
+            return at + 1, False
+        if kind not in ("word", "string") or operator not in ("=", "!=", "=~", "!~") or value_kind != "string":
+            raise InvalidError("", 'has matchers that are not understood; write them as in {pod=~"$pods"}')
+        return at + 3, label == "namespace" and operator == "=" and value[1:-1] == NAMESPACE

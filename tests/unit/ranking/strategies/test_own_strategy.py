@@ -58,20 +58,24 @@ def test_the_page_shows_all_files(files: dict[str, str]) -> None:
     assert set(files) == {"canary.py", "pyproject.toml", "policy.yaml", "test_canary.py", "queues.py"}
 
 
-async def test_the_examples_signal_is_sampled_and_ranks(files: dict[str, str]) -> None:
+async def test_the_examples_signal_is_sampled_and_ranks(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its strategy names the source, its source is made from the configuration, and the pods are ranked by it."""
-    module: dict[str, Any] = {"__name__": "queues"}
-    exec(files["queues.py"], module)  # noqa: S102 - the page's own example
-    made = make_sources({"Queues": {"address": "broker"}}, {"Queues": module["Queues"]})
-    signal = signal_of(module["queue_length"]({}))
+    (tmp_path / "queues.py").write_text(files["queues.py"], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    module: Any = importlib.import_module("queues")
+    monkeypatch.delitem(sys.modules, "queues")
+    made = make_sources({"Queues": {"address": "broker"}}, {"Queues": module.Queues})
+    signal = signal_of(module.queue_length({}))
     assert signal is not None
     assert signal.source in made
     group = cluster("z1: a").with_pods(aged("old", 1).on("a"))
     found = await made["Queues"].sample(signal.query, group.pods())
     view = replace(view_of(group), signals={signal: {f"default/{name}": value for name, value in found.items()}})
-    assert module["queue_length"]({}).rank(view.rows, view).tolist() == [0.0]
+    assert module.queue_length({}).rank(view.rows, view).tolist() == [0.0]
     with pytest.raises(SourceError, match="it has no address"):
-        await module["Queues"]({}).sample("orders", group.pods())
+        await module.Queues({}).sample("orders", group.pods())
 
 
 @pytest.mark.usefixtures("installed")

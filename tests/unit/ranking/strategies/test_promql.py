@@ -17,6 +17,7 @@ ALLOWED = [
     f'{{{NS}, __name__="jobs"}}',
     f"sum by (pod) (rate(http_requests_total{{{NS}, pod=~\"$pods\", code!~'5..'}}[5m]))",
     f"sum(rate(x{{{NS}}}[5m])) by (pod)",
+    f"sum(a{{{NS}}}) by (pod) and sum(b{{{NS}}}) by (pod) > 1 or c{{{NS}}}",
     f"sum without (instance) (x{{{NS}}} offset 5m)",
     f"max_over_time(job:queue:sum{{{NS}}}[1h:1m])",
     f"a{{{NS}}} / on (pod) group_left (node) b{{{NS}}}",
@@ -58,6 +59,11 @@ REFUSED = [
     f"jobs{{{NS}}} - by",
     f"jobs{{{NS}}} + on",
     f"jobs{{{NS}}} + start",
+    f"jobs{{{NS}}} and by",
+    f"jobs{{{NS}}} + on (pod) and",
+    f"jobs{{{NS}}} + on (pod) offset",
+    f"jobs{{{NS}}} * on () group_left () or",
+    f"sum by (pod) unless (jobs{{{NS}}})",
     f"jobs{{{NS}}} @ secret",
     f"(group_left) + jobs{{{NS}}}",
     f'jobs{{{NS} or namespace="other"}}',
@@ -67,6 +73,7 @@ REFUSED = [
     f"sum by (pod (jobs{{{NS}}})",
     f"jobs{{{NS}}} $namespace",
     f"jobs{{{NS}}} # \n + secret",
+    f"jobs{{{NS}}} # \r + secret",
     f"jobs{{{NS}}} + 'a' + secret",
     f'"\\"" + secret + "{{{NS}}}"',
     f"`\\` + secret + `{{{NS}}}`",
@@ -121,7 +128,7 @@ def test_no_sequence_of_words_smuggles_a_metric_through(pieces: list[str]) -> No
         promql.check(query)
     except InvalidError:
         return
-    bare = re.sub(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`]*`|#[^\n]*', "", query)
+    bare = re.sub(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`]*`|#[^\r\n]*', "", query)
     for found in re.finditer(r"secret", bare):
         before, after = bare[: found.start()], bare[found.end() :].lstrip()
         in_list = re.search(r"\b(by|on|group_left)\s*\([^()]*$", before)

@@ -11,6 +11,7 @@ What is promised, and to which strategies:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking.combination import combine
 from trimtab.ranking.strategies import STRATEGIES
+from trimtab.ranking.strategies.signals import signal_of
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster
 
@@ -56,6 +58,9 @@ def capped(name: str, threshold: int, snapshot: Snapshot, values: dict[str, floa
     """The capped rank of each pod by one strategy."""
     scores = {pod: 50 * value for pod, value in values.items()}
     view = view_of(snapshot, usage=values, scores=scores, stated=values if name == "Probe" else {})
+    signal = signal_of(STRATEGIES[name]({}))
+    if signal is not None:
+        view = replace(view, signals={signal: {f"default/{pod}": value for pod, value in values.items()}})
     combined = combine([StrategySpec(name=name, threshold=threshold)], view)
     return dict(zip(combined.members, combined.opinions[0].capped.tolist(), strict=True))
 
