@@ -91,7 +91,10 @@ def sample_snapshot(rng: random.Random) -> Snapshot:
         labels = {HOSTNAME: f"n{number}", ZONE: f"z{number % 2}", RACK: f"r{number % 3}"}
         kept = {key: value for key, value in labels.items() if rng.random() < 0.95}
         snapshot.put(node(f"n{number}").labels(kept).build())
-    groups = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "w"}}}}
+    groups: JSON = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "w"}}},
+    }
     snapshot.put(codec.convert(groups, ReplicaSet))
     snapshot.put(codec.convert({**groups, "spec": {**groups["spec"], "template": {}}}, CloneSet))
     return snapshot
