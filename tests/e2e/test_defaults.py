@@ -139,7 +139,7 @@ async def test_pods_that_opt_out_or_end_get_no_constraints(client: Client) -> No
             "job": {"labels": {"app": "web"}, "ownerReferences": [owner]},
             "alone": {"labels": {"app": "other"}},
         }
-        found = {}
+        found: dict[str, list[str]] = {}
         async with asyncio.timeout(30):  # until the webhook's cache has the service
             while not found.get("served"):
                 for name, metadata in pods.items():

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ async def create_topology(made: DeploymentSandbox, *subsets: JSON, kind: str = "
     await _wait_until_asked(made)
 
 
-async def _create(made: DeploymentSandbox, name: str, kind: str, **spec: JSON) -> None:
+async def _create(made: DeploymentSandbox, name: str, kind: str, **spec: Any) -> None:
     body = {
         "apiVersion": "apps.kruise.io/v1alpha1",
         "kind": "UnitedTopology",

@@ -13,7 +13,7 @@ from trimtab.api import configuration
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.app import kube_scheduler
-from trimtab.cli import commands
+from trimtab.cli.scheduler_config import scheduler_config
 from trimtab.placement.schedulers import kube_scheduler_profiles
 
 JSON = dict[str, Any]
@@ -142,7 +142,7 @@ def test_the_command_prints_yaml(tmp_path: Path) -> None:
     (tmp_path / "theirs.yaml").write_text(yaml.safe_dump({**KIND, "parallelism": 4}))
     section = {**ADMISSION, "kubeScheduler": "theirs.yaml"}
     (tmp_path / "trimtab.yaml").write_text(yaml.safe_dump({"defaultConstraints": section}))
-    result = CliRunner().invoke(commands, ["scheduler-config", "--config", str(tmp_path / "trimtab.yaml")])
+    result = CliRunner().invoke(scheduler_config, ["--config", str(tmp_path / "trimtab.yaml")])
     assert result.exit_code == 0, result.output
     made = yaml.safe_load(result.stdout)
     assert made["parallelism"] == 4

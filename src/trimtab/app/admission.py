@@ -199,20 +199,20 @@ def names(configuration: TrimtabConfiguration) -> list[str]:
 
 
 def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
-    scale_down = configuration.scale_down
+    scale_down, known = configuration.scale_down, schedulers(configuration)
     return HoldSettings(
         budget=scale_down.budget_seconds,
         settle=scale_down.settle_milliseconds / 1000,
         model=ModelSettings(
             tolerance=scale_down.clock_tolerance_seconds,
             foreign_costs=scale_down.other_costs,
-            rank=rank_settings(configuration),
+            rank=rank_settings(configuration, known),
             options=Options(
                 logarithmic=scale_down.controller_gates.logarithmic_scale_down,
                 deletion_cost=scale_down.controller_gates.pod_deletion_cost,
             ),
         ),
-        constraints=leveling_constraints(schedulers(configuration)),
+        constraints=leveling_constraints(known),
     )
 
 

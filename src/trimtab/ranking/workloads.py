@@ -136,8 +136,8 @@ class Policy:
         """The ranks of these pods. Strategies may ask for the time, so it must be known."""
         if now is None:
             raise InvalidError("now", "is needed to rank pods by strategies; give the time in nanoseconds")
-        samples = {"usage": self.usage, "stated": self.stated, "scores": self.scores}
-        return self.combination.rank(View(snapshot, rows, now, **samples, signals=self.signals))
+        view = View(snapshot, rows, now, usage=self.usage, stated=self.stated, scores=self.scores, signals=self.signals)
+        return self.combination.rank(view)
 
 
 def active_rows(snapshot: Snapshot, uid: str) -> IntColumn:

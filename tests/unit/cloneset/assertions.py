@@ -63,20 +63,19 @@ class PlanChecker:
 
     @staticmethod
     def _costs(context: PlanContext, plan: Plan) -> Mapping[str, int]:
-        if context.terms is None or context.costs is None or plan.fallback_reason:
-            return {}
-        return context.costs.spec.costs
+        own = context.costs.own
+        return {} if context.terms is None or own is None or plan.fallback_reason else own.spec.costs
 
     @staticmethod
     def _rank_faults(context: PlanContext, group: Group, plan: Plan) -> Iterator[str]:
         """By rank only if every pod has one, and they are of these very pods; otherwise only after the wait."""
         terms, names = context.terms, set(group.names)
-        costs = set() if context.costs is None else set(context.costs.spec.costs)
+        costs = set() if context.costs.own is None else set(context.costs.own.spec.costs)
         assert terms is not None
         holds = names <= costs and (not terms.recompute or names == costs)
         if holds and plan.fallback_reason:
             yield "ranks were ignored, although there was one for every pod"
-        if not holds and terms.is_required:
+        if not holds and terms.carrier is not None:
             since = context.now if context.previous_wait is None else times.to_ns(context.previous_wait.since)
             waited = max(context.now - since, 0)  # a wait begins with the next whole second
             if waited < (terms.recompute_timeout if names <= costs else terms.timeout) * SECOND:

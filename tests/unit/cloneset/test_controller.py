@@ -406,7 +406,7 @@ async def test_pods_that_share_a_node_go_first(world: CloneSetCluster) -> None:
 )
 async def test_a_template_without_constraints(defaults: list[TopologySpreadConstraint], gone: str) -> None:
     """A pod that shares its node goes before one of a fuller zone that is alone on its own."""
-    world = CloneSetCluster(Settings(rank=RankSettings(defaults=constraints_of(defaults))))
+    world = CloneSetCluster(Settings(rank=RankSettings(defaults=lambda _: constraints_of(defaults))))
     await world.start()
     await world.add_nodes("a", "b", "c", "e", "f", zone="x")
     await world.add_nodes("d", zone="y")

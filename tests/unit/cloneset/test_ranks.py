@@ -250,7 +250,7 @@ def test_deletion_costs_are_ranks_with_their_sign_turned() -> None:
     """Of the policy, or of another writer; a subset's cost is none, and neither is none."""
     subset = pod("d").annotations({DELETION_COST: "5", SUBSET_COST: "5"}).build()
     pods = [costed("a", -3), costed("b", 2, ours=False), costed("c", None), subset]
-    found = ranks.known_ranks(KEPT, pods, None)
+    found = ranks.known_ranks(KEPT, pods, NO_COSTS)
     assert found is not None
     assert found.ranks == {"a": 3.0, "b": -2.0}
 
@@ -258,7 +258,7 @@ def test_deletion_costs_are_ranks_with_their_sign_turned() -> None:
 def test_pods_with_costs_of_another_writer_need_no_recomputation() -> None:
     """The policy never writes to them."""
     pods = [costed("a", 1, **{RANKED_AMONG: "x"}), costed("b", 2, ours=False)]
-    found = ranks.known_ranks(KEPT, pods, None)
+    found = ranks.known_ranks(KEPT, pods, NO_COSTS)
     assert found is not None
     assert found.among == "x"
 

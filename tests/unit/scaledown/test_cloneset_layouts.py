@@ -26,7 +26,7 @@ DEFAULTS = tuple(
     TopologySpreadConstraint(topology_key=key, max_skew=1, when_unsatisfiable="ScheduleAnyway")
     for key in (ZONE, HOSTNAME)
 )
-RANK = RankSettings(defaults=constraints_of(DEFAULTS))
+RANK = RankSettings(defaults=lambda _: constraints_of(DEFAULTS))
 NODES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}
 AGES = (1, 2, 5, 5, 30, 31, 400, 7200)
 

@@ -44,9 +44,9 @@ from trimtab.kube.resources import object_key
 from trimtab.kube.runners import Result, Runner
 from trimtab.ranking.costs import Band, Carrier
 from trimtab.ranking.faults import recomputation_faults
-from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.rankers import Constraint, DefaultsFor
 from trimtab.ranking.strategies import STRATEGIES, Factory
-from trimtab.scaledown.constraints import DefaultsFor, constraints_for, scheduler_name, zones_and_nodes
+from trimtab.scaledown.constraints import constraints_for, scheduler_name, zones_and_nodes
 from trimtab.scaledown.continuous import assessment
 from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts, carrier_cost_owner
 from trimtab.scaledown.continuous.assessment import Assessment

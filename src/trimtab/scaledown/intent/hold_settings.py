@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trimtab.scaledown.constraints import DefaultsFor, zones_and_nodes
+from trimtab.ranking.rankers import DefaultsFor
+from trimtab.scaledown.constraints import zones_and_nodes
 from trimtab.scaledown.cost_writer import WRITERS
 from trimtab.scaledown.intent.overdue import OVERDUE
 from trimtab.scaledown.intent.planner import MODEL, ModelSettings

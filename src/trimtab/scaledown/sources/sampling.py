@@ -137,7 +137,8 @@ class Sources:
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        works = [self.measure, self.probe, *(partial(self._ask, sampler) for sampler in self.signals.values())]
+        works: list[Callable[[], Any]] = [self.measure, self.probe]
+        works += [partial(self._ask, sampler) for sampler in self.signals.values()]
         tasks = [asyncio.ensure_future(self._repeat(work)) for work in works]
         try:
             await asyncio.gather(*tasks)

@@ -76,7 +76,7 @@ async def planning(strategy: Named) -> AsyncIterator[tuple[Planner, CheckedReque
     planner = Planner(
         view,
         clock,
-        constraints=lambda _: [Constraint(ZONE)],
+        constraints=lambda _: (Constraint(ZONE),),
         policy_of=lambda policy, _: Policy.of(policy.spec.strategies, registry),
     )
     workload = codec.convert(replicaset(), ReplicaSet)
