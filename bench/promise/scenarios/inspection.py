@@ -32,7 +32,7 @@ from trimtab.inspection.plans import WorkloadPlan, plan_workload
 from trimtab.inspection.settings import Settings
 from trimtab.inspection.targets import find_workload
 from trimtab.kube.clocks import cancel
-from trimtab.kube.errors import AlreadyExists
+from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.resources import Resource
 
 SIZES = (4, 20)
@@ -118,12 +118,23 @@ async def _cloning(stage: Stage, is_wanted: bool) -> AsyncIterator[None]:
     for each in crds.manifests():
         with suppress(AlreadyExists):
             await stage.client.create(definitions, each)
+    await _served(stage)
     settings = CloneSetSettings(namespaces=frozenset({stage.namespace}))
     task = asyncio.ensure_future(Controller(stage.client, settings).run())
     try:
         yield
     finally:
         await cancel(task)
+
+
+async def _served(stage: Stage) -> None:
+    """Wait until the API server serves CloneSets."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            with suppress(NotFound):
+                await stage.client.list(_CLONESETS, namespace=stage.namespace)
+                return
+            await asyncio.sleep(0.2)
 
 
 async def _play(stage: Stage, workload: Workload, todo: Iterator[int], finished: list[Outcome]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from trimtab.api.annotations import DELETION_COST, CostOwner, cost_owner
 from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
@@ -22,6 +20,7 @@ from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.sequences import stock_order
 from trimtab.ranking.victims import Order, same_node_counts
 from trimtab.scaledown.replicaset_plans import ControllerPlan
+from trimtab.snapshot.columns import SmallColumn
 from trimtab.snapshot.pods import NEVER
 
 SECOND = 1_000_000_000
@@ -166,7 +165,7 @@ def _domains(cluster: Cluster, key: str, keys: tuple[str, ...]) -> dict[str, str
     return {} if pod is None else nodes.domains(cluster, pod, keys)
 
 
-def _crowding(cluster: Cluster, workload: RankedWorkload, stock: Order) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _crowding(cluster: Cluster, workload: RankedWorkload, stock: Order) -> SmallColumn:
     """How many pods of its group are on each pod's node, in the controller's order."""
     pods = cluster.snapshot.pods
     return same_node_counts(pods, pods.node[stock.rows], workload.related)

@@ -36,7 +36,7 @@ def a_cluster() -> Cluster:
     return (
         three_zones()
         .deployment("web", ON, constraints=[SOFT], annotations=annotations)
-        .cloneset("clone", ["a1", "b1", "c1"])
+        .cloneset("ledger", ["a1", "b1", "c1"])
         .replication_controller("legacy", ["a1", "b1"])
         .build()
     )
@@ -81,7 +81,7 @@ def test_an_anonymous_file_has_none_of_the_names_and_the_same_plan() -> None:
     cluster = captured(a_cluster())
     tree = anonymous.anonymize(files.tree_of(files.to_file(cluster)))
     text = msgspec.json.encode(tree).decode()
-    for name in ("web", "clone", "legacy", '"a1"', '"z1"', "example.com/app:1", '"app"'):
+    for name in ("web", "ledger", "legacy", '"a1"', '"z1"', "example.com/app:1", '"app"'):
         assert name not in text, name
     again = files.decode(files.encode(tree), origin="anonymous")
     before = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 4, Settings())
