@@ -121,7 +121,8 @@ class ForbiddenDryRuns:
 
 async def test_without_permission_the_rules_have_to_do(cluster: TopologyCluster) -> None:
     """A dry run that is forbidden says nothing about the patch."""
-    limited = Client(ForbiddenDryRuns(cluster.user.transport), clock=cluster.clock)
+    transport: Any = ForbiddenDryRuns(cluster.user.transport)
+    limited = Client(transport, clock=cluster.clock)
     assert await problems(limited, container(ports=[{"containerPort": 80, "name": "much-too-long-a-name"}])) == []
     assert len(await problems(limited, container(**MOUNT))) == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
@@ -39,7 +40,7 @@ class ElasticCluster(TopologyCluster):
 
 
 @pytest_asyncio.fixture
-async def elastic() -> Any:
+async def elastic() -> AsyncIterator[ElasticCluster]:
     """Own nodes (z1) with two places, rented ones (z2) with many; four pods, two of each."""
     made = ElasticCluster()
     await made.start()
