@@ -118,7 +118,7 @@ def test_clonesets_without_constraints_are_ranked_as_configured(
     """Balanced and by their nodes, unless the configuration says otherwise."""
     configured = configuration.read({"cloneSet": fields})
     ranked = scheduling.rank_settings(configured, scheduling.schedulers(configured))
-    assert (ranked.scale, [each.topology_key for each in ranked.defaults(SCHEDULER_NAME)]) == (scale, keys)
+    assert (ranked.scale, [each.topology_key for each in ranked.defaults("trimtab")]) == (scale, keys)
 
 
 def read(port: int, path: str) -> tuple[int, str]:

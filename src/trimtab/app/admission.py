@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,7 @@ class _ScaleDowns:
             tiers=topologies.levels.tiers if topologies else no_tiers,
             recorder=self._events,
             on_result=self._reports.record_end,
+            executor=ThreadPoolExecutor(1, thread_name_prefix="planner"),
         )
         dependencies.documents[HISTORY] = lambda: [record.tree() for record in self.holder.history.records()]
         for source, age in self._sources.ages().items():

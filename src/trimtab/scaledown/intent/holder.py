@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -86,7 +87,9 @@ class ScaleDownHolder:
         tiers: Tiers = no_tiers,
         recorder: EventRecorder | None = None,
         on_result: Callable[[ScaleDownRecord], None] | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        """`executor` has the threads in which plans are made; without it they are made in the event loop."""
         self.settings = settings
         self.history = History(client.clock, on_close=on_result)
         self._reporter = ScaleDownReporter(recorder, self.history)
@@ -110,6 +113,7 @@ class ScaleDownHolder:
             server_time=client.server_time,
             settings=settings.model,
             tiers=tiers,
+            executor=executor,
         )
         self._kept = KeptCosts(client, view, settle_time=self.settle_time, metrics=self.metrics)
         self.tracker = self._new_tracker(client, writer)

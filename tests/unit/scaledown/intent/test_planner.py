@@ -1,22 +1,23 @@
-"""The planner: plans of many pods are made beside the event loop, and are the same."""
+"""The planner: plans are made beside the event loop, and are the same."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE
+from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -36,6 +37,7 @@ from trimtab.testing.clocks import VirtualClock
 
 PODS = 12
 PATIENCE = 30.0
+THREAD = ThreadPoolExecutor(1, thread_name_prefix="planner")
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
 
 
@@ -57,7 +59,7 @@ class Named:
 
 
 @asynccontextmanager
-async def planning(strategy: Named) -> AsyncIterator[tuple[Planner, CheckedRequest]]:
+async def planning(strategy: Named, executor: Executor | None = None) -> AsyncIterator[tuple[Planner, CheckedRequest]]:
     """A planner of a ReplicaSet with a dozen pods in three zones, and a request to shrink it to six."""
     clock = VirtualClock()
     server = FakeServer(clock)
@@ -78,6 +80,7 @@ async def planning(strategy: Named) -> AsyncIterator[tuple[Planner, CheckedReque
         clock,
         constraints=lambda _: (Constraint(ZONE),),
         policy_of=lambda policy, _: Policy.of(policy.spec.strategies, registry),
+        executor=executor,
     )
     workload = codec.convert(replicaset(), ReplicaSet)
     spec = ScaleDownPolicySpec(strategies=(StrategySpec(name="Named"),))
@@ -96,13 +99,12 @@ def replicaset() -> JSON:
     }
 
 
-async def test_a_plan_of_many_pods_is_the_same_as_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_made_in_a_thread_is_the_same_as_in_the_loop() -> None:
     """Only the thread differs."""
     made, strategies = [], []
-    for most in (PODS, PODS - 1):
-        monkeypatch.setattr(module, "_MOST_IN_LOOP", most)
+    for executor in (None, THREAD):
         strategies.append(Named())
-        async with planning(strategies[-1]) as (planner, checked):
+        async with planning(strategies[-1], executor) as (planner, checked):
             planned = await planner.plan(checked)
             assert isinstance(planned, module.PlannedRequest)
             (plan,) = planned.plans
@@ -113,20 +115,34 @@ async def test_a_plan_of_many_pods_is_the_same_as_in_the_loop(monkeypatch: pytes
     assert all(name.startswith("planner") for name in strategies[1].threads)
 
 
-async def test_the_event_loop_goes_on_while_many_pods_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_event_loop_goes_on_while_pods_are_planned() -> None:
     """The strategy does not return before the loop has told it to."""
-    monkeypatch.setattr(module, "_MOST_IN_LOOP", PODS - 1)
     go = threading.Event()
 
     def wait() -> None:
         assert go.wait(PATIENCE), "the event loop was blocked"
 
-    async with planning(Named(wait)) as (planner, checked):
+    async with planning(Named(wait), THREAD) as (planner, checked):
         task = asyncio.create_task(planner.replan(checked, checked.workload))
         await asyncio.sleep(0)
         go.set()
         planned = await task
     assert len(planned.plans) == 1
+
+
+async def test_a_plan_that_nobody_awaits_lets_answers_out_first() -> None:
+    """It is of the cluster as it was: what the controller does once it is answered is not in it."""
+    strategy = Named()
+    async with planning(strategy, THREAD) as (planner, checked):
+        task = asyncio.create_task(planner.preview(checked))
+        for _ in range(10):  # an answer takes some turns of the loop
+            await asyncio.sleep(0)
+            assert not strategy.threads
+        planner._view.snapshot.drop(Pod, "default", "p11")  # noqa: SLF001 - as its watch does
+        planned = await task
+    assert isinstance(planned, module.PlannedRequest)
+    (plan,) = planned.plans
+    assert "default/p11" in plan.plan.keys
 
 
 async def test_without_all_explicit_ranks_nothing_is_planned() -> None:
