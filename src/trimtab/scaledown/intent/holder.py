@@ -303,7 +303,7 @@ class ScaleDownHolder:
         planned = await self._planner.plan(checked)
         if isinstance(planned, HoldOutcome):
             waited = wait_warning(checked) if planned is HoldOutcome.UNRANKED else ()
-            return self._skip(replace(checked, skip_warnings=waited), planned)
+            return self._skip(replace(checked, skip_warnings=(*checked.skip_warnings, *waited)), planned)
         if not any(plan.changes for plan in planned.plans):
             return await self._without_costs(checked, planned)
         result = await self._delivery.deliver(checked, planned.plans)
@@ -317,7 +317,8 @@ class ScaleDownHolder:
         warnings = await self._kept.complete(checked, self._planner.owners(checked))
         if not warnings:
             return HoldResult(HoldOutcome.OTHER_DELIVERY)
-        return self._skip(replace(checked, skip_warnings=warnings), HoldOutcome.UNRANKED)
+        told = replace(checked, skip_warnings=(*checked.skip_warnings, *warnings))
+        return self._skip(told, HoldOutcome.UNRANKED)
 
     def _repeated(self, checked: CheckedRequest) -> HoldResult:
         known = self._results.get(checked.identity, HoldResult(HoldOutcome.REPEATED))
