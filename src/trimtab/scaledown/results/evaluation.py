@@ -7,8 +7,9 @@ A plan is for a workload that was to have `to` pods. Its costs are needed until 
 | is gone, or another has its name | is not applied | are reverted |
 | is larger, and the request was answered a moment ago | is not stored yet | stay |
 | is larger | is not applied: the request was refused, lost, or changed again | are reverted |
-| is as small, and some controller has more pods than its size | is in progress | stay, however long it takes |
+| is as small or smaller, and some controller has more pods than its size | is in progress | stay, however long it takes |
 | is as small, and no controller has more | is done | are reverted on the remaining pods |
+| is smaller, and no controller has more | is superseded: what is left is the result of another request | are reverted |
 
 A Deployment's ReplicaSet shrinks a moment after the Deployment: while it has its previous size, that is still to come.
 One that has not been resized after ten minutes will not be. One that has another size than was planned when the
@@ -37,7 +38,7 @@ class PlanState(Enum):
     DONE = "done"
     NOT_APPLIED = "not-applied"
     SUPERSEDED = "superseded"
-    """Another plan for the workload followed before the controller was done."""
+    """Another request for the workload followed before the controller was done, or before that was seen."""
 
     @property
     def keeps_costs(self) -> bool:
@@ -63,7 +64,9 @@ def evaluate(
         return PlanState.NOT_APPLIED
     if size > to:
         return PlanState.WAITING if age < patience else PlanState.NOT_APPLIED
-    return PlanState.IN_PROGRESS if any(_is_shrinking(each, age) for each in controllers) else PlanState.DONE
+    if any(_is_shrinking(each, age) for each in controllers):
+        return PlanState.IN_PROGRESS
+    return PlanState.DONE if size == to else PlanState.SUPERSEDED
 
 
 def _is_shrinking(controller: ControllerState, age: float) -> bool:

@@ -54,6 +54,9 @@ from trimtab.scaledown.results.evaluation import ControllerState, PlanState, cou
         pytest.param(
             20, [ControllerState(30, 20, 25, 25)], 11, PlanState.DONE, id="the ReplicaSet grows, as in a rollout"
         ),
+        pytest.param(
+            10, [ControllerState(30, 20, 10, 10)], 5, PlanState.SUPERSEDED, id="another request was carried out"
+        ),
         pytest.param(20, [ControllerState(30, 20, None, 0)], 5, PlanState.DONE, id="the ReplicaSet is gone"),
     ],
 )
