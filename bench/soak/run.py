@@ -71,6 +71,7 @@ async def soak(options: Options) -> Report:
             ledger=ledger,
             memory=sampler.memory(),
             not_applicable=kinds.not_applicable(available),
+            series=sampler.series(),
         )
         report.figures |= _figures(made, sampler)
         return report

@@ -103,6 +103,10 @@ class Sampler:
         """The MiB of each process at the marks and at the end."""
         return {name: memory_at_marks(samples) for name, samples in sorted(self.sizes.items()) if samples}
 
+    def series(self) -> dict[str, list[float]]:
+        """The MiB of each process, minute by minute."""
+        return {name: by_minute(samples) for name, samples in sorted(self.sizes.items()) if samples}
+
     def _measure_memory(self) -> None:
         processes = {each.name: each.current.process.pid for each in self.arena.installation.replicas}
         with suppress(ProcessError):
@@ -164,6 +168,12 @@ def resident(pid: int) -> float | None:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / (1 << 20)
     except (OSError, IndexError):
         return None
+
+
+def by_minute(samples: list[tuple[float, float]]) -> list[float]:
+    """The last of each minute's sizes."""
+    minutes = {int(at // 60): round(size, 1) for at, size in samples}
+    return [size for _, size in sorted(minutes.items())]
 
 
 def memory_at_marks(samples: list[tuple[float, float]]) -> dict[str, float]:

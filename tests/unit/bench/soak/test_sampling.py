@@ -8,7 +8,7 @@ import random
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.soak import players, wire
-from bench.soak.sampling import LAG, histogram, memory_at_marks, resident
+from bench.soak.sampling import LAG, by_minute, histogram, memory_at_marks, resident
 from trimtab.api import nesting
 from trimtab.app.metrics import Metrics
 
@@ -33,6 +33,10 @@ def test_memory_is_reported_at_the_marks_that_were_reached() -> None:
     samples = [(at, 50.0 + at / 60) for at in range(0, 900, 3)]
     found = memory_at_marks([(float(at), size) for at, size in samples])
     assert found == {"1 min": 51.0, "10 min": 60.0, "end": round(50 + 897 / 60, 1)}
+
+
+def test_memory_is_kept_minute_by_minute() -> None:
+    assert by_minute([(0, 1.0), (59, 2.0), (60, 3.0), (200, 4.04)]) == [2.0, 3.0, 4.0]
 
 
 def test_unreadable_objects_are_too_deep_to_be_read() -> None:
