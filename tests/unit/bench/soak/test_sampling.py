@@ -8,7 +8,7 @@ import random
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.soak import players, wire
-from bench.soak.sampling import LAG, by_minute, histogram, memory_at_marks, resident
+from bench.soak.sampling import LAG, UNREADABLE, by_minute, counter, histogram, memory_at_marks, resident
 from trimtab.api import nesting
 from trimtab.app.metrics import Metrics
 
@@ -20,6 +20,14 @@ def test_a_histogram_is_read_as_the_product_writes_it() -> None:
         metrics.observe_lag(seconds)
     found = histogram(generate_latest(registry).decode(), LAG)
     assert (found.count, found.above(0.25), found.above(2.5)) == (3, 2, 1)
+
+
+def test_a_counter_is_read_over_all_its_labels() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    for kind in ("Pod", "CloneSet", "CloneSet"):
+        metrics.count_unreadable(kind)
+    assert counter(generate_latest(registry).decode(), UNREADABLE) == 3
 
 
 def test_memory_of_a_process_is_read_while_it_lives() -> None:
