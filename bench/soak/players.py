@@ -19,6 +19,8 @@ CLONES = "clones"
 """A CloneSet."""
 LIMITS: Mapping[str, int] = {"own": 5, "shared": 3}
 """The limits of the UnitedTopology's subsets; a third one has none."""
+EXEMPT = "kube-system"
+"""A namespace that is exempt from our webhooks, and is watched nevertheless."""
 CLONE_SETS = untyped("apps.kruise.io/v1alpha1", "CloneSet", "clonesets")
 TOPOLOGIES = untyped("apps.kruise.io/v1alpha1", "UnitedTopology", "unitedtopologies")
 POLICIES = untyped("trimtab.dev/v1alpha1", "ScaleDownPolicy", "scaledownpolicies")

@@ -16,7 +16,7 @@ from bench.promise.workloads import Workload
 from bench.soak import decreases, judging
 from bench.soak.arena import Arena, NoEffectError, deployment
 from bench.soak.leaders import Term, overlaps
-from bench.soak.players import CLONE_SETS, CLONES, PLAIN, POLICIES, TOPOLOGIES, UNITED
+from bench.soak.players import CLONE_SETS, CLONES, EXEMPT, PLAIN, POLICIES, TOPOLOGIES, UNITED
 from bench.soak.sampling import Sampler
 from trimtab.api.annotations import SUBSET
 from trimtab.kube.errors import ApiError
@@ -76,8 +76,10 @@ async def _recover(arena: Arena) -> None:
         await arena.zones.repair()
         await arena.zones.remove_added()
         await arena.zones.wait_ready()
-        for kind in (POLICIES, TOPOLOGIES, CLONE_SETS, PODS):
-            await arena.client.delete_all(kind, namespace=arena.strange, grace_period_seconds=0)
+        await arena.client.delete_all(PODS, namespace=arena.strange, grace_period_seconds=0)
+        for kind in (POLICIES, TOPOLOGIES, CLONE_SETS):
+            for namespace in (arena.strange, EXEMPT):
+                await arena.client.delete_all(kind, namespace=namespace)
 
 
 async def _grow(arena: Arena) -> None:

@@ -27,6 +27,8 @@ class Report:
     ledger: Ledger
     memory: Mapping[str, Mapping[str, float]]
     not_applicable: Mapping[str, str]
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """The memory of each process, minute by minute."""
     figures: dict[str, Any] = field(default_factory=dict)
     """Further figures."""
 
@@ -48,6 +50,7 @@ class Report:
             ],
             "firstFailure": ledger.first_failure(),
             "memoryMiB": {name: dict(sizes) for name, sizes in self.memory.items()},
+            "memoryByMinute": {name: list(sizes) for name, sizes in self.series.items()},
             "notes": dict(ledger.notes),
             "figures": self.figures,
             "repeat": self.command,

@@ -71,6 +71,7 @@ async def soak(options: Options) -> Report:
             ledger=ledger,
             memory=sampler.memory(),
             not_applicable=kinds.not_applicable(available),
+            series=sampler.series(),
         )
         report.figures |= _figures(made, sampler)
         return report
@@ -136,6 +137,7 @@ def _figures(made: Arena, sampler: Sampler) -> dict[str, str]:
         figures["scale requests while the API server was up, s"] = (
             f"median {picked[0]}, p99 {picked[1]}, longest {ordered[-1]:.2f}, of {len(ordered)}"
         )
+    figures["objects that a process could not read"] = f"{sum(sampler.unreadable.values()):.0f}"
     for replica in made.installation.replicas:
         lag, held = (sampler.total(metric, replica.name) for metric in (LAG, HELD))
         late = [f"{lag.above(bound):.0f} above {bound:g} s" for bound in (0.05, 0.25, 1.0)]

@@ -24,6 +24,7 @@ INTERVAL = 3.0
 MARKS = (60.0, 600.0, 3600.0)
 """When the memory of each process is reported, in seconds."""
 LAG, HELD = "trimtab_event_loop_lag_seconds", "trimtab_scaledown_held_seconds"
+UNREADABLE = "trimtab_unreadable_objects"
 REVIEWS = "trimtab_webhook_review_duration_seconds"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -39,6 +40,8 @@ class Sampler:
     """MiB of each process of Trimtab, by its name and process id, and the seconds since it started."""
     histograms: dict[tuple[str, str, int], Histogram] = field(default_factory=dict)
     """By metric, replica and process id."""
+    unreadable: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Versions of objects that a process could not read, by replica and process id."""
     late: set[str] = field(default_factory=set)
     """What has been reported about processes."""
 
@@ -63,6 +66,7 @@ class Sampler:
             return
         for name in (LAG, HELD, REVIEWS):
             self.histograms[name, replica.name, pid] = histogram(text, name)
+        self.unreadable[replica.name, pid] = counter(text, UNREADABLE)
         if replica.component == WEBHOOKS and (records := await replica.get("/scaledowns")):
             self._take_history(replica, records)
 
@@ -102,6 +106,10 @@ class Sampler:
     def memory(self) -> dict[str, dict[str, float]]:
         """The MiB of each process at the marks and at the end."""
         return {name: memory_at_marks(samples) for name, samples in sorted(self.sizes.items()) if samples}
+
+    def series(self) -> dict[str, list[float]]:
+        """The MiB of each process, minute by minute."""
+        return {name: by_minute(samples) for name, samples in sorted(self.sizes.items()) if samples}
 
     def _measure_memory(self) -> None:
         processes = {each.name: each.current.process.pid for each in self.arena.installation.replicas}
@@ -158,12 +166,24 @@ def histogram(text: str, name: str) -> Histogram:
     return Histogram(buckets)
 
 
+def counter(text: str, name: str) -> float:
+    """A counter of a page of metrics, over all its labels."""
+    families = [family for family in text_string_to_metric_families(text) if family.name == name]
+    return sum(sample.value for family in families for sample in family.samples if sample.name == f"{name}_total")
+
+
 def resident(pid: int) -> float | None:
     """The resident memory of a process in MiB; None if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / (1 << 20)
     except (OSError, IndexError):
         return None
+
+
+def by_minute(samples: list[tuple[float, float]]) -> list[float]:
+    """The last of each minute's sizes."""
+    minutes = {int(at // 60): round(size, 1) for at, size in samples}
+    return [size for _, size in sorted(minutes.items())]
 
 
 def memory_at_marks(samples: list[tuple[float, float]]) -> dict[str, float]:

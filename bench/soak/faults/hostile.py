@@ -11,7 +11,7 @@ import aiohttp
 from bench.promise.comparison import JSON
 from bench.soak import judging
 from bench.soak.arena import Arena, NoEffectError
-from bench.soak.players import PLAIN, UNITED, UNREADABLE, forged_deletion, forged_pod, forged_scale, unreadable
+from bench.soak.players import EXEMPT, PLAIN, UNITED, UNREADABLE, forged_deletion, forged_pod, forged_scale, unreadable
 from bench.soak.replicas import WEBHOOKS
 from trimtab.kube.errors import ApiError
 
@@ -22,16 +22,20 @@ _ANSWERS = frozenset({200, 400, 404, 408, 413, 429, 431, 503})
 
 
 async def create_unreadable(arena: Arena, rng: random.Random) -> str:
-    """Create an object that is nested too deep. Our validation may refuse one of our kinds; a pod must get through."""
+    """Create an object that is nested too deep.
+
+    Our validation refuses those of our own kinds, except in namespaces that are exempt from it. A pod must get through.
+    """
     kind, name = rng.choice(sorted(UNREADABLE)), f"strange-{rng.randrange(10**9)}"
+    namespace = arena.strange if kind == "pod" else rng.choice((arena.strange, EXEMPT))
     path, body = unreadable(kind, name, _DEPTHS[arena.lab.is_real])
     try:
-        await arena.client.call("POST", path.format(arena.strange), body=body)
+        await arena.client.call("POST", path.format(namespace), body=body)
     except ApiError as error:
-        if kind != "pod" and judging.is_refused_as_invalid(error):
+        if kind != "pod" and namespace != EXEMPT and judging.is_refused_as_invalid(error):
             return f"{kind} {name}: refused"
         return await _fail(arena, f"create the {kind} {name}", error)
-    return f"{kind} {name}"
+    return f"{kind} {namespace}/{name}"
 
 
 async def _fail(arena: Arena, what: str, error: ApiError) -> str:

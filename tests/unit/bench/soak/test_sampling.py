@@ -8,7 +8,7 @@ import random
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.soak import players, wire
-from bench.soak.sampling import LAG, histogram, memory_at_marks, resident
+from bench.soak.sampling import LAG, UNREADABLE, by_minute, counter, histogram, memory_at_marks, resident
 from trimtab.api import nesting
 from trimtab.app.metrics import Metrics
 
@@ -22,6 +22,14 @@ def test_a_histogram_is_read_as_the_product_writes_it() -> None:
     assert (found.count, found.above(0.25), found.above(2.5)) == (3, 2, 1)
 
 
+def test_a_counter_is_read_over_all_its_labels() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    for kind in ("Pod", "CloneSet", "CloneSet"):
+        metrics.count_unreadable(kind)
+    assert counter(generate_latest(registry).decode(), UNREADABLE) == 3
+
+
 def test_memory_of_a_process_is_read_while_it_lives() -> None:
     size = resident(os.getpid())
     assert size is not None
@@ -33,6 +41,10 @@ def test_memory_is_reported_at_the_marks_that_were_reached() -> None:
     samples = [(at, 50.0 + at / 60) for at in range(0, 900, 3)]
     found = memory_at_marks([(float(at), size) for at, size in samples])
     assert found == {"1 min": 51.0, "10 min": 60.0, "end": round(50 + 897 / 60, 1)}
+
+
+def test_memory_is_kept_minute_by_minute() -> None:
+    assert by_minute([(0, 1.0), (59, 2.0), (60, 3.0), (200, 4.04)]) == [2.0, 3.0, 4.0]
 
 
 def test_unreadable_objects_are_too_deep_to_be_read() -> None:
