@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -37,10 +38,11 @@ class Coverage:
         del self.lines[test]
 
     def tests(self, mutant: Mutant, most: float) -> list[str]:
-        """The tests that execute the changed statement, the fastest first, that take so many seconds at most."""
-        wanted = set(mutant.lines)
+        """The tests that execute the changed statement, for so many seconds at most: those of the module itself first
+        (`test_skews.py` for `skews.py`), then the fastest."""
+        wanted, own = set(mutant.lines), f"/test_{Path(mutant.path).stem}.py::"
         found = [test for test, files in self.lines.items() if not wanted.isdisjoint(files.get(mutant.path, ()))]
-        found.sort(key=lambda test: (self.seconds[test], test))
+        found.sort(key=lambda test: (own not in test, self.seconds[test], test))
         ends = itertools.accumulate(self.seconds[test] for test in found)
         return [test for test, end in zip(found, ends, strict=True) if end <= most] or found[:1]
 

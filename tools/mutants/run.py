@@ -18,7 +18,7 @@ from tools.mutants import modules
 from tools.mutants.coverage import Coverage
 from tools.mutants.operators import Identity, Mutant, mutants
 from tools.mutants.processes import forked
-from tools.mutants.replacement import CannotApplyError, apply
+from tools.mutants.replacement import CannotApplyError, apply, clear_caches
 from tools.mutants.report import Outcome, Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +74,7 @@ class MutantRun:
 
     def _try(self, mutant: Mutant, tests: Sequence[pytest.Item], coverage: Coverage) -> Result:
         """Run tests on a mutant until one fails; the process ends by a signal if one does not end."""
+        clear_caches()
         try:
             apply(mutant)
         except (CannotApplyError, SyntaxError):
@@ -93,15 +94,12 @@ class MutantRun:
         """What tests cover: of each file of tests, as recorded before for the same core, or now."""
         whole, started, common = Coverage(), time.monotonic(), fingerprint()
         CACHE.mkdir(exist_ok=True)
-        kept = set[Path]()
-        for file, tests in itertools.groupby(items, key=lambda item: item.path):
-            name = hashlib.sha256(common + str(file).encode() + file.read_bytes()).hexdigest()[:32]
-            cache = CACHE / f"{name}.pickle"
+        by_file = {_cache(file, common): list(tests) for file, tests in itertools.groupby(items, key=_path)}
+        for cache, tests in by_file.items():
             if not cache.exists():
-                cache.write_bytes(pickle.dumps(self._recorded(list(tests))))
+                cache.write_bytes(pickle.dumps(self._recorded(tests)))
             whole.add(pickle.loads(cache.read_bytes()))  # noqa: S301 - our own cache
-            kept.add(cache)
-        for old in set(CACHE.iterdir()) - kept:
+        for old in set(CACHE.iterdir()) - by_file.keys():
             old.unlink()
         print(f"coverage of {len(items)} tests known after {time.monotonic() - started:.0f} s", flush=True)
         return whole
@@ -115,11 +113,21 @@ class MutantRun:
     def _record(self, tests: Sequence[pytest.Item]) -> Coverage:
         coverage, paths = Coverage(), modules.all_paths(ROOT)
         for test, following in _with_next(tests):
+            clear_caches()
             with coverage.record(test.nodeid, paths):
                 passes = self._passes(test, following)
             if not passes:
                 coverage.leave_out(test.nodeid)
         return coverage
+
+
+def _path(item: pytest.Item) -> Path:
+    return item.path
+
+
+def _cache(file: Path, common: bytes) -> Path:
+    """Where the coverage of a file of tests is kept."""
+    return CACHE / f"{hashlib.sha256(common + str(file).encode() + file.read_bytes()).hexdigest()[:32]}.pickle"
 
 
 def _with_next(tests: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:

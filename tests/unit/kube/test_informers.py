@@ -326,6 +326,19 @@ async def test_watches_that_end_immediately_are_retried_with_backoff() -> None:
         assert stage.informer.problem == "the server ends the watch without any event"
 
 
+async def test_a_watch_that_shows_a_change_before_it_ends_is_resumed_soon() -> None:
+    """However often that happens: it works, and the wait does not grow."""
+    stage = Stage()
+    async with stage.running():
+        for number in range(40):
+            stage.put(f"p{number}")
+            await stage.clock.advance(0)
+            stage.server.cut_watches(cleanly=True)
+            await stage.clock.advance(1)
+        assert sum("watch" in dict(request.params) for request in stage.server.requests) == 41
+        assert stage.informer.problem == ""
+
+
 async def test_versions_that_expire_immediately_are_retried_with_backoff() -> None:
     """Lists are dear: one that cannot be watched from is not repeated without end."""
     stage = Stage()

@@ -407,6 +407,23 @@ def test_domains_are_those_that_the_policies_leave(constraint: Constraint, domai
     assert planned(made, 1, [constraint]).levelings[0].domains == domains
 
 
+@pytest.mark.parametrize(
+    ("constraint", "domains"),
+    [
+        pytest.param(Constraint(ZONE), ("a", "b"), id="affinity honoured"),
+        pytest.param(Constraint(ZONE, honor_affinity=False), ("a", "b", "c"), id="affinity ignored"),
+    ],
+)
+def test_domains_are_those_that_the_affinity_leaves(constraint: Constraint, domains: tuple[str, ...]) -> None:
+    """A zone without a node for the pods counts only if nodeAffinityPolicy is Ignore."""
+    made = cluster("a: a1", "b: b1", "c: c1").with_pods(
+        *(labelled(f"p{n}", on).node_selector(pool="web") for n, on in enumerate(["a1", "b1", "b1"]))
+    )
+    for name in ("a1", "b1"):
+        made.node(name).labels(pool="web")
+    assert planned(made, 1, [constraint]).levelings[0].domains == domains
+
+
 def test_pods_of_different_subsets_are_counted_in_all_their_zones() -> None:
     """A subset gives its pods a node affinity of their own: the zones of all of them count."""
     made = cluster("a: a1", "b: b1", "c: c1").with_pods(

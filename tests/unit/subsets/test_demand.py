@@ -139,3 +139,13 @@ def test_a_status_has_a_bounded_number_of_revisions() -> None:
     result = allocate(counted(wide), creations, now=NOON)
     assert len(result.status.other_revisions) == statuses.MOST_ROWS // 100 - 1
     assert len(result.unwanted) == 20 - len(result.status.other_revisions)
+
+
+def test_at_least_four_revisions_have_space() -> None:
+    """However many subsets there are; one that has rows keeps them."""
+    table = statuses.Table(topology(*(subset(f"s{number}") for number in range(statuses.MOST_ROWS))))
+    for number in range(4):
+        assert table.has_space_for(f"r{number}")
+        table.rows(f"r{number}")
+    assert not table.has_space_for("r4")
+    assert table.has_space_for("r0")

@@ -259,6 +259,24 @@ async def test_a_second_request_before_the_first_took_effect_is_planned_anew(clu
     assert await cluster.plan_annotations() == []
 
 
+async def test_while_an_earlier_request_is_carried_out_no_further_pods_are_waited_for(cluster: ScaleCluster) -> None:
+    """The workload's status says twelve, one is gone already: the second request is held no longer than the first."""
+    await cluster.stop()
+    _, first = await cluster.held(cluster.user.resize(Deployment, "web", 9, namespace="default"))
+    victim = next(pod for pod in await cluster.pods() if SCALE_PLAN in pod.metadata.annotations)
+    await cluster.user.delete(Pod, victim.metadata.name, namespace="default", grace_period_seconds=0)
+    await cluster.settle()
+    _, second = await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    assert second < first + 0.1
+
+
+async def test_a_write_that_hangs_leaves_time_to_settle_and_to_answer(cluster: ScaleCluster) -> None:
+    """Of a budget of two seconds, the settle time and a tenth for the answer are left when writing ends."""
+    cluster.product.hangs = lambda request: request.method == "PATCH"
+    _, took = await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    assert took == pytest.approx(1.9, abs=0.03)
+
+
 async def test_annotations_say_what_is_planned_for_which_workload_and_when(cluster: ScaleCluster) -> None:
     """So that any process can evaluate and revert a plan."""
     await cluster.stop()

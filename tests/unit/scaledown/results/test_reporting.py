@@ -269,6 +269,20 @@ async def test_a_writer_that_rewrites_costs_during_a_plan_is_reported_and_retrie
     await cluster.close()
 
 
+async def test_a_rollout_that_begins_during_a_scale_down_is_reported() -> None:
+    """It replaces pods, and decides how level they are in the end."""
+    cluster = await story()
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    template = {"metadata": {"labels": {"app": "web", "new": "yes"}}}
+    await cluster.user.patch(Deployment, "web", {"spec": {"template": template}}, namespace="default")
+    await cluster.resume()
+    await cluster.advance(40)
+    (record,) = cluster.holder.history.records()
+    assert "ScaleDownDuringRollout" in [reason for reason, _ in cluster.events] or record.cause == "rollout"
+    await cluster.close()
+
+
 # Pure parts.
 
 

@@ -442,6 +442,23 @@ async def test_a_renamed_subset_is_counted_before_it_is_filled(process: WebhookP
     assert sum(request.path.endswith("/pods") for request in process.server.requests) == 1
 
 
+async def test_a_pod_without_annotations_is_counted_by_its_node(process: WebhookProcess) -> None:
+    """It was created before the UnitedTopology: its node is read, and those of annotated pods are not."""
+    fresh = topology(1, -1)
+    fresh["metadata"]["generation"] = 2
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z1"]}]}
+    fresh["spec"]["subsets"][0]["nodeSelectorTerm"] = term
+    process.put(fresh)
+    for name, zone in (("n1", "z1"), ("n2", "z2")):
+        process.server.put("/api/v1", "nodes", {"metadata": {"name": name, "labels": {"zone": zone}}})
+    early = {**pod("p", annotations={}), "spec": {"containers": [], "nodeName": "n1"}}
+    known = {**pod("q", "b"), "spec": {"containers": [], "nodeName": "n2"}}
+    populate(process, early, known)
+    assert await process.reserve("1") == ["b"]
+    assert (process.rows["a"]["replicas"], process.rows["b"]["replicas"]) == (1, 1)
+    assert [request.path for request in process.server.requests if "/nodes/" in request.path] == ["/api/v1/nodes/n1"]
+
+
 async def test_a_deletion_is_announced_for_an_uncounted_generation(process: WebhookProcess) -> None:
     """The pod is still counted, whatever else is to be counted anew."""
     process.put(topology(2, -1))

@@ -502,6 +502,7 @@ async def test_a_reservation_without_a_pod_expires_with_an_event(cluster: Topolo
     assert not (await cluster.rows())["a"].creating
     (message,) = await cluster.event_messages("ReservationExpired")
     assert "in a " in message
+    assert counter(cluster, "reservations_expired") == 1
 
 
 async def test_a_reservation_by_a_slow_clock_does_not_expire_at_once(cluster: TopologyCluster) -> None:
@@ -530,6 +531,12 @@ async def test_a_deletion_that_did_not_happen_is_reverted_within_two_seconds(clu
     await cluster.clock.advance(1.9)
     row = (await cluster.rows())["a"]
     assert (row.deleting, row.missing_replicas) == ({}, 3)
+    assert counter(cluster, "deletions_reverted") == 1
+
+
+def counter(cluster: TopologyCluster, name: str) -> float | None:
+    """One of the controller's counters."""
+    return cluster.metrics.registry.get_sample_value(f"trimtab_unitedtopology_{name}_total")
 
 
 async def test_the_controller_survives_being_killed(cluster: TopologyCluster) -> None:
