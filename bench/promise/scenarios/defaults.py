@@ -60,6 +60,9 @@ async def measure(stage: Stage, arguments: argparse.Namespace) -> Report:
         await stage.scale(_WORKLOAD, size)
         await record("scale-up" if size > before else "scale-down", size)
     for revision in range(arguments.rollouts):
+        size = rng.choice(_SIZES)
+        await stage.scale(_WORKLOAD, size)
+        await stage.wait_ready(_WORKLOAD, size)
         await roll_out(stage, _WORKLOAD, revision, 0.0)
         await wait_complete(stage, _WORKLOAD)
         await record("rollout", size)
