@@ -77,16 +77,15 @@ async def create_topology(made: DeploymentSandbox, *subsets: JSON, kind: str = "
     }
     await made.client.create(UnitedTopology, body, namespace=made.name)
 
-    await eventually(lambda: is_asked(made, kind))
+    await eventually(lambda: is_in_effect(made))
+    await asyncio.sleep(1.5)  # an API server sees the label of a namespace a moment later
 
 
-async def is_asked(made: DeploymentSandbox, kind: str) -> bool:
-    """Whether the API server has seen the namespace's label: it asks about pods then, dry runs included."""
-    owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": "web", "uid": "none", "controller": True}
-    tree = made.deployment("web", 1)["spec"]["template"]
-    body = {**tree, "metadata": {**tree["metadata"], "name": "probe", "ownerReferences": [owner]}}
-    answer = await made.client.create(Pod, body, namespace=made.name, dry_run=True)
-    return keys.subset_annotations(answer.metadata.annotations) is not None
+async def is_in_effect(made: DeploymentSandbox) -> bool:
+    """Whether the UnitedTopology has been counted, and the namespace has the label by which webhooks select it."""
+    status = (await made.client.get(UnitedTopology, "web", namespace=made.name)).status
+    labels = (await made.client.get(Namespace, made.name)).metadata.labels
+    return bool(status.subset_statuses) and NAMESPACE_LABEL in labels
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
