@@ -104,10 +104,12 @@ class Replica:
     async def start(self, shift: float = 0.0, preload: str = "") -> None:
         """Start a process, with a wall clock that is so many seconds ahead."""
         log = self.folder / f"{self.name}.{len(self.instances) + 1}.log"
-        command = (sys.executable, "-m", "trimtab", "run", "--config", str(self.configuration), "--log-format", "json")
-        command += ("--kubeconfig", str(self.kubeconfig), "--component", self.component, "--port", str(self.serving))
+        program = (sys.executable, "-m", "trimtab", "run", "--config", str(self.configuration), "--log-format", "json")
+        options = ("--kubeconfig", str(self.kubeconfig), "--component", self.component, "--port", str(self.serving))
         with log.open("ab") as output:
-            process = await self._execute(command, output, shifted_clock(f"{shift:+g}s" if shift else "", preload))
+            process = await self._execute(
+                (*program, *options), output, shifted_clock(f"{shift:+g}s" if shift else "", preload)
+            )
         self.instances.append(Instance(process, log, shift))
 
     async def kill(self) -> None:

@@ -89,7 +89,7 @@ def test_costs_of_plans_that_are_left_are_named() -> None:
 
 def decrease(**fields: Any) -> Round:
     """A decrease that ended with an empty zone."""
-    layout = {"before": {"a": 4, "b": 4}, "best": {"a": 2, "b": 2}, "after": {"a": 4, "b": 0}}
+    layout: dict[str, Any] = {"before": {"a": 4, "b": 4}, "best": {"a": 2, "b": 2}, "after": {"a": 4, "b": 0}}
     return Round(workload="web", kind="Deployment", target=4, pods=[], **{**layout, **fields})
 
 
