@@ -100,7 +100,6 @@ def outcomes(given_pods: Sequence[Pod], count: int, window: Window, moments: Seq
                 yield frozenset(pod.metadata.name for pod in algorithm(twin, order)[:count])
 
 
-@given(pods(), st.integers(0, 5), st.integers(0, 8))
 def test_deleting_every_pod_is_certain() -> None:
     """Whatever the order is."""
     given_pods = [make(f"p{number}", node="n") for number in range(3)]
@@ -109,6 +108,7 @@ def test_deleting_every_pod_is_certain() -> None:
     assert len(found.always) == 3
 
 
+@given(pods(), st.integers(0, 5), st.integers(0, 8))
 @settings(max_examples=150, deadline=None)
 def test_no_moment_order_or_algorithm_leads_to_another_set(given_pods: list[Pod], count: int, seconds: int) -> None:
     """Pods that are said to go always do, and no other pod goes than those that are said to be possible."""
