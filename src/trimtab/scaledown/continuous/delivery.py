@@ -14,6 +14,7 @@ change are written (see `numbering`), a few at a time, and never faster than `se
 
 **Pods without a rank.** Built-in controllers do not wait. While a policy waits, the present costs stay; when its
 timeout has passed, or at once with `Fallback`, the group's costs are reverted, and the controller's own order decides.
+The costs of a CloneSet's unranked pods are reverted at once: its controller waits for them by itself.
 A scale-down that is requested meanwhile does not follow costs that are incomplete: see `intent.kept_costs`.
 Controllers that read the other carriers wait by themselves: they see which pods have a rank.
 
@@ -230,7 +231,10 @@ class Continuous:
         since = self._unranked_since.setdefault(group.key, now)
         patience = assessment.patience(group.spec.when_unranked, since, now)
         if patience.waits and not ranks.fault:
-            await self._revert(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
+            outdated = [pod for pod in pods if _is_misplaced(pod, carrier)]
+            if group.key.kind == "CloneSet":  # Trimtab's waits by itself, if it sees which pods have no rank
+                outdated += [pod for pod in pods if pod.key in ranks.unranked]
+            await self._revert(group, outdated, carrier, report)
             return Result(min(patience.seconds, self._settings.requeue_after(group.spec, self._registry)))
         await self._revert(group, pods, carrier, report, reason="unranked")
         result = self.results.setdefault(group.key, GroupResult())
