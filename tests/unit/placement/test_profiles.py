@@ -544,7 +544,7 @@ def hard_defaults(profile: Profile) -> tuple[SpreadConstraint, ...]:
 
 def test_without_the_plugin_among_those_that_score_the_filter_has_no_hard_defaults() -> None:
     """The table's row of neither plugin: no constraints at all. With the score, the same list applies."""
-    args = config("PodTopologySpread", defaultingType="List", defaultConstraints=[HARD_RACK])
+    args = {"name": "PodTopologySpread", "args": {"defaultingType": "List", "defaultConstraints": [HARD_RACK]}}
     without = only(plugins={"score": {"disabled": named("PodTopologySpread")}}, pluginConfig=[args])
     assert [each.key for each in hard_defaults(only(pluginConfig=[args]))] == ["rack"]
     assert without.default_constraints == ()

@@ -7,7 +7,7 @@ A plan is for a workload that was to have `to` pods. Its costs are needed until 
 | is gone, or another has its name | is not applied | are reverted |
 | is larger, and the request was answered a moment ago | is not stored yet | stay |
 | is larger | is not applied: the request was refused, lost, or changed again | are reverted |
-| is as small or smaller, and some controller has more pods than its size | is in progress | stay, however long it takes |
+| is no larger, and some controller has more pods than its size | is in progress | stay, however long it takes |
 | is as small, and no controller has more | is done | are reverted on the remaining pods |
 | is smaller, and no controller has more | is superseded: what is left is the result of another request | are reverted |
 
