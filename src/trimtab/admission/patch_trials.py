@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -28,7 +28,11 @@ from trimtab.kube.errors import ApiError, BadRequest, ConfigError, Forbidden, In
 from trimtab.kube.resources import Resource
 from trimtab.subsets import shaping
 
-_KINDS = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
+_KINDS: Mapping[str, Resource[JSON]] = {
+    "Deployment": Resource.of(Deployment).raw,
+    "ReplicaSet": Resource.of(ReplicaSet).raw,
+    "CloneSet": Resource.of(CloneSet).raw,
+}
 _SECONDS = 1.2
 """How long all dry runs of a UnitedTopology may take; the review has a budget of two seconds."""
 _AT_ONCE = 8
@@ -68,7 +72,7 @@ async def _pod_of_target(topology: UnitedTopology, client: Client, namespace: st
     if kind is None:
         return None
     try:
-        workload = await client.get(Resource.of(kind).raw, reference.name, namespace=namespace)
+        workload = await client.get(kind, reference.name, namespace=namespace)
     except ApiError:
         return None
     template = (workload.get("spec") or {}).get("template") or {}

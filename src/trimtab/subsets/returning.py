@@ -92,8 +92,8 @@ def plan_returns(
         most = min(pods_at_once(strategy, status.replicas), len(movable), _capacity(row))
         count = next((taken for taken in range(1, most) if not has_room(index)), most)
         moves = tuple(movable[:count])
-        names = tuple(member.name for member in moves)
-        entry = SubsetReturn(name=row.name, since=now, expected=row.replicas + count, pods=names)
+        evicted = tuple(member.name for member in moves)
+        entry = SubsetReturn(name=row.name, since=now, expected=row.replicas + count, pods=evicted)
         return Returns((entry,), shortages, moves, row.name, wait)
     return Returns((), shortages, recheck=wait if _has_misplaced_pods(rows) else None)
 

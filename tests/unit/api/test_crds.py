@@ -570,7 +570,12 @@ def test_shared_types_are_limited_in_our_kinds(name: str, change: JSON, want: st
     [
         pytest.param(
             "UnitedTopology",
-            {"spec.scheduleStrategy": {"type": "Fixed"}, "spec.scheduleStrategy.type": "Fixed"},
+            {
+                "spec.scheduleStrategy": {"type": "Fixed"},
+                "spec.scheduleStrategy.type": "Fixed",
+                "spec.scheduleStrategy.adaptive.return.settlingSeconds": 60,
+                "spec.scheduleStrategy.adaptive.return.maxPods": 1,
+            },
             id="UnitedTopology",
         ),
         pytest.param(

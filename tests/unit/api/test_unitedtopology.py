@@ -11,7 +11,14 @@ from trimtab.api import codec, unitedtopology
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
-from trimtab.api.unitedtopology import RevisionStatus, Shortage, SubsetStatus, UnitedTopology, UnitedTopologyStatus
+from trimtab.api.unitedtopology import (
+    RevisionStatus,
+    Shortage,
+    SubsetReturn,
+    SubsetStatus,
+    UnitedTopology,
+    UnitedTopologyStatus,
+)
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -282,6 +289,7 @@ def test_status_is_written_whole() -> None:
             RevisionStatus(revision="r1", subset_statuses=(SubsetStatus(name="a", missing_replicas=-1),)),
         ),
         shortages=(Shortage(name="a", until=NOON, times=2),),
+        returns=(SubsetReturn(name="a", since=NOON, expected=3, pods=("p",)),),
         conditions=(Condition(type="Ready", status="True"),),
     )
     tree = unitedtopology.status_tree(status)
@@ -295,6 +303,7 @@ def test_status_is_written_whole() -> None:
         ],
         "otherRevisions": [{"revision": "r1", "subsetStatuses": [{"name": "a", "replicas": 0, "missingReplicas": -1}]}],
         "shortages": [{"name": "a", "until": "2026-03-01T12:00:00.250000Z", "times": 2}],
+        "returns": [{"name": "a", "since": "2026-03-01T12:00:00.250000Z", "expected": 3, "pods": ["p"]}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     assert codec.convert(tree, UnitedTopologyStatus) == status

@@ -25,11 +25,13 @@ def test_the_diagram_is_drawn_from_the_table() -> None:
     assert f"```mermaid\n{reservations.diagram()}```" in PAGE
 
 
-def test_the_manifest_works() -> None:
-    """What people copy from the page is accepted."""
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    made = codec.convert(yaml.safe_load(text), UnitedTopology)
-    assert list(unitedtopology.problems(made)) == []
+def test_the_manifests_work() -> None:
+    """What people copy from the page is accepted: the first as it is, the others as parts of it."""
+    first, *parts = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+    assert len(parts) == 2
+    for part in ({}, *parts):
+        tree = {**first, "spec": {**first["spec"], **part.get("spec", part)}}
+        assert list(unitedtopology.problems(codec.convert(tree, UnitedTopology))) == []
 
 
 @pytest.mark.parametrize("reason", [reason.value for reason in REASONS])

@@ -86,8 +86,7 @@ class Returner:
         target, status = counted.target, counted.topology.status
         if target is None or workload.status.observed_generation < workload.metadata.generation:
             return False
-        rows = [row for each in (status, *status.other_revisions) for row in each.subset_statuses]
-        if status.other_revisions or any(row.creating or row.deleting for row in rows):
+        if status.other_revisions or any(row.creating or row.deleting for row in status.subset_statuses):
             return False
         active = [member for member in counted.members if member.active]
         size = target.replicas
