@@ -32,7 +32,7 @@ _HOLE = '"@"'
 def pod_fields(name: str) -> JSON:
     """What the pods of a plain workload have besides."""
     lost = [f"node.kubernetes.io/{each}" for each in ("not-ready", "unreachable")]
-    tolerations = [{"key": TAINT, "operator": "Exists"}]
+    tolerations: list[JSON] = [{"key": TAINT, "operator": "Exists"}]
     tolerations += [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _GONE_SECONDS} for key in lost
     ]

@@ -63,12 +63,12 @@ async def account(client: Client, namespace: str, folder: Path, *, everywhere: b
     rules = [{**rule, "verbs": READ} for rule in EVERYTHING_READ]
     subject = {"kind": "ServiceAccount", "name": "reader", "namespace": namespace}
     roles, bindings = (CLUSTER_ROLES, CLUSTER_BINDINGS) if everywhere else (ROLES, BINDINGS)
-    where = {} if everywhere else {"namespace": namespace}
+    where = "" if everywhere else namespace
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": roles.kind, "name": name}
     await client.create(ACCOUNTS, {"metadata": {"name": "reader"}}, namespace=namespace)
-    await client.create(roles, {"metadata": {"name": name}, "rules": rules}, **where)
+    await client.create(roles, {"metadata": {"name": name}, "rules": rules}, namespace=where)
     body = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
-    await client.create(bindings, body, **where)
+    await client.create(bindings, body, namespace=where)
     administrator = Path(os.environ["KUBECONFIG"].split(os.pathsep)[0])
     path = folder / "reader.kubeconfig"
     server, authority = discover(administrator).server, authority_of(administrator)
@@ -81,7 +81,7 @@ async def account(client: Client, namespace: str, folder: Path, *, everywhere: b
     finally:
         for kind in (bindings, roles):
             with suppress(NotFound):
-                await client.delete(kind, name, **where)
+                await client.delete(kind, name, namespace=where)
 
 
 async def start(kubeconfig: Path, *arguments: str) -> asyncio.subprocess.Process:

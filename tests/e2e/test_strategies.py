@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 TWO_ZONES = {"zone-a": 4, "zone-b": 4}
 THREE_ZONES = {**TWO_ZONES, "zone-c": 4}
-ANTI_AFFINITY = {"strategies": [{"name": "AntiAffinity"}]}
+ANTI_AFFINITY: dict[str, Any] = {"strategies": [{"name": "AntiAffinity"}]}
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Coverage:
             yield
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]  # as documented
+            threading.settrace(None)
         self.seconds[test] = time.monotonic() - started
         self.lines[test] = {path: lines for path, lines in tracer.lines.items() if lines}
 

@@ -170,8 +170,8 @@ def _report(finished: list[Outcome], records: list[ObservedScaleDown]) -> Report
         found.setdefault(f"{record.kind}/{record.name} {record.from_} → {record.to}", []).append(record)
     for each in finished:
         matching = found.get(each.subject, [])
-        record = matching.pop(0) if matching else None
-        report.failures += [f"{each.subject}: {failure}" for failure in each.failures(record)]
+        failures = each.failures(matching.pop(0) if matching else None)
+        report.failures += [f"{each.subject}: {failure}" for failure in failures]
     unexpected = sum(map(len, found.values()))
     if unexpected:
         report.failures.append(f"watch reports {unexpected} scale-downs that nobody asked for")

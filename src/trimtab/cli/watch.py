@@ -99,7 +99,7 @@ async def _follow(
 
 async def _first(following: asyncio.Future[None], wanted: Coroutine[Any, Any, object]) -> None:
     """Wait for something while the observer runs; an error of the observer is raised."""
-    waiting = asyncio.ensure_future(wanted)
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(wanted)
     try:
         await asyncio.wait([following, waiting], return_when=asyncio.FIRST_COMPLETED)
         if following.done():

@@ -90,7 +90,8 @@ class ScaleDownObserver:
     open: dict[tuple[str, str, str], list[OpenScaleDown]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._logs: dict[type[Any], VersionLog[Any]] = {kind: VersionLog() for kind in (Pod, *WORKLOADS)}
+        kept: tuple[type[Any], ...] = (Pod, *WORKLOADS)
+        self._logs: dict[type[Any], VersionLog[Any]] = {kind: VersionLog() for kind in kept}
         self._informers: dict[type[Any], Informer[Any]] = {}
         for kind in self.kinds:
             scope = "" if kind in (Node, Namespace) else self.namespace

@@ -220,13 +220,13 @@ def test_fingerprints() -> None:
 KEPT = Terms(Carrier.ANNOTATION, timeout=30.0)
 
 
-def costed(name: str, cost: int | None, *, ours: bool = True, **more: str) -> Pod:
+def costed(name: str, cost: int | None, *, ours: bool = True, among: str = "") -> Pod:
     """A pod with a deletion cost, of a policy or of another writer; the policy's replaced 7."""
     made = pod(name)
     if cost is not None:
         written = PolicyCostAnnotation(policy="web", carrier="Annotation", cost=cost, before="7")
         beside = {POLICY_COST: codec.encode(written).decode()} if ours else {}
-        made = made.annotations({DELETION_COST: str(cost), **beside, **more})
+        made = made.annotations({DELETION_COST: str(cost), **beside, **({RANKED_AMONG: among} if among else {})})
     return made.build()
 
 
@@ -257,7 +257,7 @@ def test_deletion_costs_are_ranks_with_their_sign_turned() -> None:
 
 def test_pods_with_costs_of_another_writer_need_no_recomputation() -> None:
     """The policy never writes to them."""
-    pods = [costed("a", 1, **{RANKED_AMONG: "x"}), costed("b", 2, ours=False)]
+    pods = [costed("a", 1, among="x"), costed("b", 2, ours=False)]
     found = ranks.known_ranks(KEPT, pods, NO_COSTS)
     assert found is not None
     assert found.among == "x"

@@ -90,7 +90,7 @@ class World:
 
     @classmethod
     def of(cls, *workloads: list[Pod], **more: Any) -> World:
-        """A world with these workloads."""
+        """A cluster with these workloads."""
         queues, clock, listed = Queues(**more), VirtualClock(), list(workloads)
         failures: list[str] = []
         sources = Sources(
@@ -110,72 +110,72 @@ class World:
 async def test_a_signal_ranks_pods() -> None:
     """From the source, through the values of a policy, to the ranks of a strategy."""
     group = cluster("z: a").with_pods(pod("p").on("a").owned_by("web"), pod("q").on("a").owned_by("web"))
-    world = World.of(group.pods(), values={"p": 3.0, "q": 1.0, "other": 9.0})
-    await world.sources.ask()
-    assert world.values(group.pods()) == {"default/p": 3.0, "default/q": 1.0}
-    policy = world.sources.values(WAITING, group.pods()).apply_to(Policy.of(WAITING, KNOWN))
+    cluster = World.of(group.pods(), values={"p": 3.0, "q": 1.0, "other": 9.0})
+    await cluster.sources.ask()
+    assert cluster.values(group.pods()) == {"default/p": 3.0, "default/q": 1.0}
+    policy = cluster.sources.values(WAITING, group.pods()).apply_to(Policy.of(WAITING, KNOWN))
     assert policy.rank(group.snapshot(), np.array([0, 1]), 0).total.tolist() == [-3, -1]
 
 
 async def test_each_workload_is_asked_for_on_its_own_and_in_its_period() -> None:
     """And what a source says of another workload's pods is not used."""
     first, second = [web("p")], [web("q", "api")]
-    world = World.of(first, second, values={"p": 1.0, "q": 2.0})
-    await world.sources.ask()
-    assert world.queues.asked == [("orders", ["p"]), ("orders", ["q"])]
-    await world.clock.advance(19)
-    await world.sources.ask()
-    assert len(world.queues.asked) == 2
-    await world.clock.advance(1)
-    await world.sources.ask()
-    assert len(world.queues.asked) == 4
+    cluster = World.of(first, second, values={"p": 1.0, "q": 2.0})
+    await cluster.sources.ask()
+    assert cluster.queues.asked == [("orders", ["p"]), ("orders", ["q"])]
+    await cluster.clock.advance(19)
+    await cluster.sources.ask()
+    assert len(cluster.queues.asked) == 2
+    await cluster.clock.advance(1)
+    await cluster.sources.ask()
+    assert len(cluster.queues.asked) == 4
 
 
 async def test_new_pods_are_asked_for_early() -> None:
     """After five seconds, once."""
     pods = [web("p")]
-    world = World.of(pods, values={"p": 1.0})
-    await world.sources.ask()
+    cluster = World.of(pods, values={"p": 1.0})
+    await cluster.sources.ask()
     pods.append(web("q"))
     for _ in range(15):
-        await world.clock.advance(1)
-        await world.sources.ask()
-    assert [asked for _, asked in world.queues.asked] == [["p"], ["p", "q"]]
+        await cluster.clock.advance(1)
+        await cluster.sources.ask()
+    assert [asked for _, asked in cluster.queues.asked] == [["p"], ["p", "q"]]
 
 
 async def test_a_stale_value_counts_as_none() -> None:
     """It grows old from when it was asked for; a source that fails is counted, and says why."""
     pods = [web("p")]
-    world = World.of(pods, values={"p": 1.0})
-    await world.sources.ask()
-    world.queues.error = SourceError("it is being moved")
+    cluster = World.of(pods, values={"p": 1.0})
+    await cluster.sources.ask()
+    cluster.queues.error = SourceError("it is being moved")
     for _ in range(3):
-        await world.clock.advance(20)
-        await world.sources.ask()
-    assert world.values(pods) == {"default/p": 1.0}
-    await world.clock.advance(1)
-    assert world.values(pods) == {}
-    assert world.failures == ["Queues"] * 3
-    assert world.sources.problem(WAITING, pods) == "the source Queues has no values: it is being moved"
-    assert world.sources.ages()["Queues"]() == 61
+        await cluster.clock.advance(20)
+        await cluster.sources.ask()
+    assert cluster.values(pods) == {"default/p": 1.0}
+    await cluster.clock.advance(1)
+    assert cluster.values(pods) == {}
+    assert cluster.failures == ["Queues"] * 3
+    assert cluster.sources.problem(WAITING, pods) == "the source Queues has no values: it is being moved"
+    assert cluster.sources.ages()["Queues"]() == 61
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e16])
 async def test_an_impossible_value_is_none(value: float) -> None:
     """The pod is unranked, and the condition names it."""
     pods = [web("p")]
-    world = World.of(pods, values={"p": value})
-    await world.sources.ask()
-    assert world.values(pods) == {}
-    assert "reports no value, or not one value, of p" in world.sources.problem(WAITING, pods)
+    cluster = World.of(pods, values={"p": value})
+    await cluster.sources.ask()
+    assert cluster.values(pods) == {}
+    assert "reports no value, or not one value, of p" in cluster.sources.problem(WAITING, pods)
 
 
 async def test_a_source_that_breaks_says_nothing_of_what_broke() -> None:
     """A user's own code: its exception may have anything in it; the log has it."""
     pods = [web("p")]
-    world = World.of(pods, error=ValueError("password=hunter2"))
-    await world.sources.ask()
-    problem = world.sources.problem(WAITING, pods)
+    cluster = World.of(pods, error=ValueError("password=hunter2"))
+    await cluster.sources.ask()
+    problem = cluster.sources.problem(WAITING, pods)
     assert "it failed with ValueError; Trimtab's log says more" in problem
     assert "hunter2" not in problem
 
@@ -183,23 +183,23 @@ async def test_a_source_that_breaks_says_nothing_of_what_broke() -> None:
 async def test_a_source_that_hangs_is_given_up_on() -> None:
     """So that it is asked again."""
     pods = [web("p")]
-    world = World.of(pods, hangs=True)
-    asking = asyncio.ensure_future(world.sources.ask())
-    await world.clock.advance(LIMIT)
+    cluster = World.of(pods, hangs=True)
+    asking = asyncio.ensure_future(cluster.sources.ask())
+    await cluster.clock.advance(LIMIT)
     await asking
-    assert f"no answer within {LIMIT:g} s" in world.sources.problem(WAITING, pods)
-    assert world.failures == ["Queues"]
+    assert f"no answer within {LIMIT:g} s" in cluster.sources.problem(WAITING, pods)
+    assert cluster.failures == ["Queues"]
 
 
 async def test_what_no_policy_needs_is_dropped() -> None:
     """The policy has gone."""
     pods = [web("p")]
-    world = World.of(pods, values={"p": 1.0})
-    await world.sources.ask()
-    world.workloads.clear()
-    await world.sources.ask()
-    assert world.values(pods) == {}
-    assert "has not been asked yet" in world.sources.problem(WAITING, pods)
+    cluster = World.of(pods, values={"p": 1.0})
+    await cluster.sources.ask()
+    cluster.workloads.clear()
+    await cluster.sources.ask()
+    assert cluster.values(pods) == {}
+    assert "has not been asked yet" in cluster.sources.problem(WAITING, pods)
 
 
 async def test_a_source_that_is_not_configured_is_named() -> None:
@@ -214,13 +214,13 @@ async def test_a_source_that_is_not_configured_is_named() -> None:
 async def test_sources_are_asked_while_sources_run_and_closed_afterwards() -> None:
     """In the background, as everything that is sampled."""
     pods = [web("p")]
-    world = World.of(pods, values={"p": 1.0})
-    running = asyncio.ensure_future(world.sources.run())
-    await world.clock.advance(2)
-    assert world.values(pods) == {"default/p": 1.0}
+    cluster = World.of(pods, values={"p": 1.0})
+    running = asyncio.ensure_future(cluster.sources.run())
+    await cluster.clock.advance(2)
+    assert cluster.values(pods) == {"default/p": 1.0}
     await cancel(running)
-    assert world.queues.closed == 1
-    assert world.values(pods) == {}
+    assert cluster.queues.closed == 1
+    assert cluster.values(pods) == {}
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class NodeScores:
 
     def __call__(self, snapshot: Snapshot, rows: IntColumn) -> FloatColumn:
         """The scores of these pods."""
-        nodes = snapshot.pods.node[rows]
+        nodes = snapshot.pods.node[rows].astype(np.int64)
         crowding: list[IntColumn] = []
         scores = np.full(len(rows), UNRANKED)
         for pod, members in self._by_template(snapshot, rows):

@@ -44,7 +44,7 @@ async def rolled_out(cluster: PolicyCluster) -> list[tuple[int, ...]]:
     (old,) = await cluster.all(ReplicaSet)
     cluster.place_on(*NODES)
     await cluster.user.patch(Deployment, "web", NEW, namespace="default")
-    steps = []
+    steps: list[tuple[int, ...]] = []
     for _ in range(40):
         await cluster.settle()
         left = [pod for pod in await cluster.pods() if owner_of(pod) == old.metadata.uid]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trimtab.api.annotations import PlanAnnotation
@@ -74,7 +76,7 @@ def test_a_cloneset_with_pods_of_several_revisions_goes_by_revision_first(
     ],
 )
 def test_where_only_the_level_is_determined_costs_count(
-    fields: dict[str, object], remaining: str, want: dict[str, int]
+    fields: dict[str, Any], remaining: str, want: dict[str, int]
 ) -> None:
     """Two victims and two survivors, of which one each has a cost."""
     costs = frozenset({uid("a"), uid("c")})

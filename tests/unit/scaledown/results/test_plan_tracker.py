@@ -99,8 +99,18 @@ async def test_another_running_process_cleans_up_after_a_dead_one() -> None:
 async def annotate(cluster: ScaleCluster, pod: Pod, *, to: int, at: int) -> None:
     """Write a plan's cost to a pod, as a process that has died since did."""
     workload = (await cluster.get(Deployment, "web")).metadata
-    fields = {"workload": "Deployment/web", "uid": workload.uid, "generation": workload.generation}
-    plan = PlanAnnotation(plan=f"to-{to}", to=to, at=at, share=to, was=12, side="victims", cost=-1, **fields)
+    plan = PlanAnnotation(
+        plan=f"to-{to}",
+        workload="Deployment/web",
+        uid=workload.uid,
+        generation=workload.generation,
+        to=to,
+        at=at,
+        share=to,
+        was=12,
+        side="victims",
+        cost=-1,
+    )
     annotations = {DELETION_COST: "-1", SCALE_PLAN: codec.encode(plan).decode()}
     await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": annotations}})
 
