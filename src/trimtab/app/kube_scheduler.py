@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from trimtab.api import codec, selectors
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
@@ -21,7 +19,7 @@ from trimtab.api.schedulerconfig import KIND, V1
 from trimtab.app import pod_webhook, scheduling
 from trimtab.placement import defaults
 from trimtab.placement.profiles import DEFAULT_SCHEDULER
-from trimtab.placement.schedulers import MODERN
+from trimtab.placement.schedulers import with_present_labels
 from trimtab.placement.spreading import SPREAD
 
 
@@ -72,10 +70,7 @@ def _arguments(constraints: Sequence[TopologySpreadConstraint]) -> JSON:
     """The arguments of PodTopologySpread, with the zone's present label."""
     if tuple(constraints) == defaults.SYSTEM:
         return {"defaultingType": "System"}
-    renamed = tuple(
-        msgspec.structs.replace(each, topology_key=MODERN.get(each.topology_key, each.topology_key))
-        for each in constraints
-    )
+    renamed = with_present_labels(constraints)
     defaults.check_list(renamed, "defaultConstraints")
     return {"defaultingType": "List", "defaultConstraints": [codec.to_tree(each) for each in renamed]}
 

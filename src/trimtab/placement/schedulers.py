@@ -29,7 +29,7 @@ from trimtab.placement.profiles import DEFAULT_SCHEDULER, Profile, default_profi
 from trimtab.placement.spreading import TOP_LEVEL, Terms
 
 _ALL = "*"
-MODERN = {DEPRECATED_ZONE: ZONE}
+_MODERN = {DEPRECATED_ZONE: ZONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,15 @@ class Schedulers:
 
 def leveling(constraints: Iterable[TopologySpreadConstraint]) -> tuple[TopologySpreadConstraint, ...]:
     """Default constraints as scale-downs apply them."""
-    renamed = (
-        msgspec.structs.replace(each, topology_key=MODERN.get(each.topology_key, each.topology_key))
+    return tuple(sorted(with_present_labels(constraints), key=lambda each: each.topology_key == HOSTNAME))
+
+
+def with_present_labels(constraints: Iterable[TopologySpreadConstraint]) -> tuple[TopologySpreadConstraint, ...]:
+    """Constraints with the present label of zones instead of the deprecated one."""
+    return tuple(
+        msgspec.structs.replace(each, topology_key=_MODERN.get(each.topology_key, each.topology_key))
         for each in constraints
     )
-    return tuple(sorted(renamed, key=lambda each: each.topology_key == HOSTNAME))
 
 
 def kube_scheduler_profiles(tree: JSON) -> dict[str, Profile]:
