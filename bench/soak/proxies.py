@@ -23,13 +23,14 @@ class Proxy:
         self._turns = itertools.count()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self.is_open = True
         """Whether new connections are passed on; otherwise they are closed at once."""
         self.port = 0
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def cut(self) -> int:
@@ -44,6 +45,12 @@ class Proxy:
         if self._server is not None:
             self._server.close()
         self.cut()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -53,7 +60,7 @@ class Proxy:
                 return
             await self._pass_on((reader, writer), backend)
         finally:
-            writer.close()
+            await _closed(writer)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """A connection to the first target, beginning with the next in turn, that accepts one."""
@@ -77,6 +84,13 @@ class Proxy:
             self._connections -= writers
             for writer in writers:
                 writer.transport.abort()
+            await _closed(backend[1])
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from bench.promise.processes import free_port
 from bench.soak.proxies import Proxy
@@ -14,16 +14,30 @@ from bench.soak.proxies import Proxy
 async def echoing(prefix: bytes) -> AsyncIterator[int]:
     """A server that answers each line with its name; its port."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            writer.write(prefix + line)
-        writer.close()
+    serving: list[asyncio.Task[None]] = []
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while line := await reader.readline():
+                writer.write(prefix + line)
+        await closed(writer)
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.ensure_future(serve(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        await asyncio.gather(*serving)
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, and wait until it is."""
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 @asynccontextmanager
@@ -46,7 +60,7 @@ async def ask(proxy: Proxy) -> bytes:
     except ConnectionError:
         return b""
     finally:
-        writer.close()
+        await closed(writer)
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
@@ -69,7 +83,7 @@ async def test_cutting_ends_all_connections_and_new_ones_pass() -> None:
         assert await reader.readline() == b"a hello\n"
         assert proxy.cut() == 1
         assert await _rest(reader) == b""
-        writer.close()
+        await closed(writer)
         assert await ask(proxy) == b"a hello\n"
 
 
