@@ -70,10 +70,10 @@ async def running_clonesets(
 
 
 def default_constraints(*constraints: JSON) -> JSON:
-    """The field of a configuration that gives the cluster these default constraints."""
+    """The field of a configuration that gives these default constraints to the scheduler that the pods name."""
     arguments = {"defaultingType": "List", "defaultConstraints": list(constraints)}
     profile = {
-        "schedulerName": "trimtab",
+        "schedulerName": "nobody",
         "pluginConfig": [{"name": "PodTopologySpread", "args": arguments}],
     }
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
