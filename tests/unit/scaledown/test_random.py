@@ -26,6 +26,7 @@ from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.errors import NotFound
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Carrier
+from trimtab.ranking.faults import recomputation_faults
 from trimtab.scaledown.continuous.delivery import carrier_for
 from trimtab.scaledown.pod_costs import policy_cost
 from trimtab.scaledown.policy.groups import Group
@@ -136,8 +137,10 @@ class Life:
 
 
 def wants(group: Group | None, active: int) -> Carrier | None:
-    """Where the costs of a group should stand."""
-    return None if group is None else carrier_for(group, active)
+    """Where the costs of a group should stand; nowhere, if nobody can recompute them."""
+    if group is None or group.spec is None or any(recomputation_faults(group.spec, group.key.kind)):
+        return None
+    return carrier_for(group, active)
 
 
 def in_order(ranks: dict[str, float], costs: dict[str, int], carrier: Carrier) -> bool:

@@ -110,10 +110,10 @@ class World:
 async def test_a_signal_ranks_pods() -> None:
     """From the source, through the values of a policy, to the ranks of a strategy."""
     group = cluster("z: a").with_pods(pod("p").on("a").owned_by("web"), pod("q").on("a").owned_by("web"))
-    cluster = World.of(group.pods(), values={"p": 3.0, "q": 1.0, "other": 9.0})
-    await cluster.sources.ask()
-    assert cluster.values(group.pods()) == {"default/p": 3.0, "default/q": 1.0}
-    policy = cluster.sources.values(WAITING, group.pods()).apply_to(Policy.of(WAITING, KNOWN))
+    world = World.of(group.pods(), values={"p": 3.0, "q": 1.0, "other": 9.0})
+    await world.sources.ask()
+    assert world.values(group.pods()) == {"default/p": 3.0, "default/q": 1.0}
+    policy = world.sources.values(WAITING, group.pods()).apply_to(Policy.of(WAITING, KNOWN))
     assert policy.rank(group.snapshot(), np.array([0, 1]), 0).total.tolist() == [-3, -1]
 
 

@@ -158,8 +158,7 @@ def samples(sizes: dict[float, float], step: float = 3.0, until: float = 3600.0)
 
 
 def test_growth_compares_the_end_with_the_time_after_the_warm_up() -> None:
-    found = judging.growth(samples({0: 50, 200: 90, 3000: 100}))
-    assert found == (90, 100)
+    assert judging.growth(samples({0: 50, 200: 90, 3000: 100})) == (90, 100)
     assert judging.is_flat(90, 100)
     leaking = judging.growth(samples({0: 50, 200: 90, 3000: 150}))
     assert leaking is not None

@@ -620,8 +620,8 @@ async def test_an_hour_of_idling_writes_nothing(cluster: ScaleCluster) -> None:
 
 
 async def test_a_policy_with_continuous_delivery_is_not_planned(cluster: ScaleCluster) -> None:
-    """Its costs are in place already, or its carrier is another one."""
-    await policy(cluster, delivery="Continuous")
+    """Its carrier is one that the Deployment's controller does not read."""
+    await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
     await cluster.scale(6)
     assert outcomes(cluster) == {"other-delivery": 1}
     assert cluster.writes() == []
