@@ -15,6 +15,7 @@ from trimtab.inspection import nodes
 from trimtab.inspection.cluster import Cluster, Gap, Workload
 from trimtab.inspection.policies import AppliedPolicy, policy_of
 from trimtab.inspection.settings import WINDOW, Settings
+from trimtab.inspection.subsets import tiers
 from trimtab.inspection.targets import display, kind_of
 from trimtab.ranking.certainty import Window
 from trimtab.ranking.combination import Part
@@ -180,12 +181,14 @@ def controller_plans(
     window = Window.after(cluster.time, seconds=within, tolerance=settings.tolerance)
     model = ControllerModel(cluster.time, window, is_stable(cluster, workload), settings.options, settings.rank)
     foreign = (effective.spec.other_costs if effective is not None else None) or settings.foreign_costs
+    subset_tiers = tiers(cluster, workload, replicas)
     plans = (
         plan_controller(
             *(workload, size, cluster.pods_of(size.uid), cluster.snapshot, policy),
             defaults=settings.constraints(scheduler_name(workload.spec.template)),
             model=model,
             foreign_costs=foreign,
+            tiers=subset_tiers,
         )
         for size in sizes
     )

@@ -1,7 +1,11 @@
-"""The subset that a pod is in, and where that comes from."""
+"""The subset that a pod is in and where that comes from, and the order in which subsets are emptied."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from trimtab.api.apps import Deployment
+from trimtab.api.core import ReplicationController
 from trimtab.api.model import Model
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -11,6 +15,8 @@ from trimtab.inspection.targets import kind_of
 from trimtab.subsets.apportionment import limits
 from trimtab.subsets.levels import pod_levels
 from trimtab.subsets.members import member_of
+from trimtab.unitedtopology.levels import all_bands
+from trimtab.unitedtopology.targets import target_of
 
 
 class AppliedSubset(Model, omit_defaults=False):
@@ -58,6 +64,21 @@ def subset_of(cluster: Cluster, pod: Pod, workload: Workload, siblings: list[Pod
         level="" if level is None else level.level.value,
         limit=None if level is None else limits(subsets, size)[level.subset],
     )
+
+
+def tiers(cluster: Cluster, workload: Workload, replicas: int) -> Mapping[str, int] | None:
+    """In which order subsets are emptied: the tiers of the active pods at a size, by `namespace/name`.
+
+    None where no UnitedTopology targets the workload.
+    """
+    topology = topology_for(cluster, workload)
+    if topology is None or isinstance(workload, ReplicationController):
+        return None
+    target = target_of(workload, cluster.sets_of(workload) if isinstance(workload, Deployment) else ())
+    pods = [pod for uid in sorted(target.owners) for pod in cluster.pods_of(uid) if pod.active]
+    members = [member_of(pod, topology, _node(cluster, pod)) for pod in pods]
+    found = all_bands(topology, members, replicas=replicas, revision=target.revision)
+    return {pod.key: band.tier for pod, band in zip(pods, found, strict=True)}
 
 
 def _node(cluster: Cluster, pod: Pod) -> Node | None:

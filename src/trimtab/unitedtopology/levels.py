@@ -21,7 +21,7 @@ stay.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
@@ -49,6 +49,14 @@ def bands(topology: UnitedTopology, members: Iterable[Member], *, replicas: int,
         name: _band(level, len(subsets), places[level.subset] if level.in_floor else 0, is_old=name in old)
         for name, level in levels.items()
     }
+
+
+def all_bands(topology: UnitedTopology, members: Sequence[Member], *, replicas: int, revision: str) -> Iterator[Band]:
+    """The band of each of these pods: one in no subset is BestEffort, as if in the last one."""
+    found = bands(topology, members, replicas=replicas, revision=revision)
+    subsets = len(topology.spec.subsets)
+    outside = Band(Level.BEST_EFFORT, subsets - 1, subsets)
+    return (found.get(member.name, outside) for member in members)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -94,10 +102,7 @@ class Levels:
         pods = [pod for pod in self._view.pods_of(topology, target) if pod.active]
         size = self._expected_size(target, pods) if size is None else size
         members = [self._view.member(pod, topology) for pod in pods]
-        found = bands(topology, members, replicas=size, revision=target.revision)
-        subsets = len(topology.spec.subsets)
-        outside = Band(Level.BEST_EFFORT, subsets - 1, subsets)
-        return [(pod, found.get(pod.metadata.name, outside)) for pod in pods]
+        return list(zip(pods, all_bands(topology, members, replicas=size, revision=target.revision), strict=True))
 
     def _expected_size(self, target: Target, pods: Iterable[Pod]) -> int:
         now = self._view.now() // SECOND

@@ -230,6 +230,20 @@ def test_a_subset_is_named_with_its_level() -> None:
     assert sorted(each.level for each in found if each) == ["Guaranteed"] * 3 + ["Redundant"]
 
 
+def test_a_plan_empties_the_last_subset_first() -> None:
+    """Whatever the zones would say."""
+    zone = {"key": ZONE, "operator": "In", "values": ["z1"]}
+    spec = {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "subsets": [{"name": "own", "nodeSelectorTerm": {"matchExpressions": [zone]}}, {"name": "rented"}],
+    }
+    topology = codec.convert({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}, UnitedTopology)
+    builder = three_zones().deployment("web", ["a1", "a2", "a1", "b1", "c1"])
+    cluster = builder.put(topology).build()
+    made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 3, SETTINGS)
+    assert {victim.node for victim in made.victims} == {"b1", "c1"}
+
+
 DEPLOYMENT = """
 apiVersion: apps/v1
 kind: Deployment
