@@ -63,15 +63,15 @@ class PlanChecker:
 
     @staticmethod
     def _costs(context: PlanContext, plan: Plan) -> Mapping[str, int]:
-        if context.terms is None or context.costs is None or plan.fallback_reason:
+        if context.terms is None or context.costs.own is None or plan.fallback_reason:
             return {}
-        return context.costs.spec.costs
+        return context.costs.own.spec.costs
 
     @staticmethod
     def _rank_faults(context: PlanContext, group: Group, plan: Plan) -> Iterator[str]:
         """By rank only if every pod has one, and they are of these very pods; otherwise only after the wait."""
         terms, names = context.terms, set(group.names)
-        costs = set() if context.costs is None else set(context.costs.spec.costs)
+        costs = set() if context.costs.own is None else set(context.costs.own.spec.costs)
         assert terms is not None
         holds = names <= costs and (not terms.recompute or names == costs)
         if holds and plan.fallback_reason:
