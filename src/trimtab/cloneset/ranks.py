@@ -57,6 +57,11 @@ class Terms:
     recompute_timeout: float = 0.0
     """Seconds to wait for ranks to be recomputed, also if missing ranks are not previous for."""
 
+    @property
+    def is_required(self) -> bool:
+        """Whether a policy requires ranks."""
+        return self.carrier is not None
+
 
 WITHOUT_POLICY = Terms()
 
@@ -121,7 +126,7 @@ def known_ranks(required: Terms, pods: Sequence[Pod], costs: GroupCosts) -> Know
     """The existing ranks; None if there are none and no policy requires them."""
     if required.carrier is Carrier.POD_GROUP_COST:
         return _from_group(costs.own)
-    if required.carrier is None:
+    if not required.is_required:
         return _external_ranks(pods, costs)
     return _from_annotations(pods)
 
