@@ -66,7 +66,7 @@ def test_every_process_that_plans_exposes_the_age_of_its_samples() -> None:
     clock = VirtualClock()
     dependencies = Dependencies(Client(FakeServer(clock), clock=clock), configured(on=True), CollectorRegistry())
     admission.component(dependencies)
-    for source in ("usage", "answers", "scores"):
+    for source in ("usage", "answers"):
         found = dependencies.registry.get_sample_value("trimtab_scaledown_oldest_sample_seconds", {"source": source})
         assert found == 0.0
 

@@ -71,6 +71,11 @@ class Terms:
     recompute_timeout: float = 0.0
     """Seconds to wait for ranks to be recomputed, also where missing ranks are not waited for."""
 
+    @property
+    def is_required(self) -> bool:
+        """Whether a policy requires ranks."""
+        return self.carrier is not None
+
 
 WITHOUT_POLICY = Terms()
 
@@ -140,7 +145,7 @@ def known_ranks(required: Terms, pods: Sequence[Pod], costs: GroupCosts) -> Know
         return _from_group(costs.own)
     if required.carrier is Carrier.ANNOTATION:
         return _from_deletion_costs(pods)
-    if required.carrier is None:
+    if not required.is_required:
         return _external_ranks(pods, costs)
     return _from_annotations(pods)
 
