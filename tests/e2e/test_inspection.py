@@ -149,7 +149,8 @@ async def look(own: Path, made: DeploymentSandbox, folder: Path) -> None:
     capture = folder / "cluster.json.zst"
     await trimtab(own, "snapshot", "-f", str(capture))
     again = await values(own, "plan", "deploy/web", "--replicas", "6", "--snapshot", str(capture))
-    assert again["controllers"][0]["constraints"] == plan["controllers"][0]["constraints"]
+    live, file = ([each["before"] for each in found["controllers"][0]["constraints"]] for found in (plan, again))
+    assert live == file, "what may become of it depends on the time"
     text, _ = await trimtab(own, "plan", "deploy/web", "--replicas", "6")
     assert text.startswith(f"Deployment {made.name}/web: 9 → 6")
 
@@ -187,4 +188,4 @@ async def test_what_is_forbidden_is_named_and_the_rest_is_shown(client: Client, 
         assert "trimtab: nodes (cluster): may not be listed" in errors
         assert "domains are not known" in errors
         assert f"only those of namespace {made.name} are considered" in errors
-        assert "Forbidden" not in output
+        assert "nodes" in {gap["resource"] for gap in json.loads(output)["gaps"]}

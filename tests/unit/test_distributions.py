@@ -189,7 +189,7 @@ def test_the_short_help_option_works(arguments: tuple[str, ...], product_and_lab
 @pytest.mark.parametrize("arguments", [(), ("lab",)], ids=["trimtab", "trimtab lab"])
 def test_help_imports_neither_numpy_nor_the_client(arguments: tuple[str, ...], product_and_lab: Path) -> None:
     """So that it stays quick. `trimtab --help` does not import the lab either."""
-    program = "import sys; from trimtab.cli import commands; commands(standalone_mode=False); print(*sys.modules)"
+    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from trimtab.cli import main; main()"
     modules = run(product_and_lab, "-c", program, *arguments, "--help").stdout.splitlines()[-1].split()
     assert "trimtab.cli" in modules
     assert not {"numpy", "aiohttp", "msgspec", "rich", "cryptography"} & set(modules)

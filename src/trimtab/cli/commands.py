@@ -31,7 +31,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Run Trimtab against a cluster until it is stopped."),
     "install": ("install", "Print all objects of an installation, for `kubectl apply -f -`."),
     "uninstall": ("install", "Remove Trimtab from a cluster."),
-    "scheduler-config": ("scheduler_config", "Print a KubeSchedulerConfiguration for kube-scheduler with Trimtab's default constraints."),
+    "scheduler-config": (
+        "scheduler_config",
+        "Print a KubeSchedulerConfiguration for kube-scheduler with Trimtab's default constraints.",
+    ),
     "lab": ("lab", "A small cluster on this machine."),
     "completion": ("completion", "Print the completion script of a shell."),
 }

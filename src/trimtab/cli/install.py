@@ -91,6 +91,11 @@ Examples:
     is_flag=True,
     help="Only what processes outside the cluster need: our kinds, and webhook configurations for webhooks.url.",
 )
+@click.option(
+    "--no-match-conditions",
+    is_flag=True,
+    help="With --local: leave out match conditions, which API servers before 1.30 and the lab do not evaluate.",
+)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @_KUBECONFIG
 @_CONTEXT
@@ -107,6 +112,7 @@ def install(
     api_server_cidr: tuple[str, ...],
     ca_file: Path | None,
     local_only: bool,
+    no_match_conditions: bool,
     output: str,
     kubeconfig: Path | None,
     context: str,
@@ -116,8 +122,12 @@ def install(
     from trimtab.install.options import Options
 
     if local_only:
-        _print(_local(config_file, mode), output)
+        _print(_local(config_file, mode, conditions=not no_match_conditions), output)
         return
+    if no_match_conditions:
+        raise click.BadParameter(
+            "needs --local: clusters that run Trimtab evaluate them", param_hint="--no-match-conditions"
+        )
     configuration = _configuration(config_file, mode)
     overrides: dict[str, Any] = {} if image is None else {"image": image}
     chosen = components or tuple(configuration.get("components") or ())
@@ -154,7 +164,7 @@ def _configuration(config_file: Path | None, mode: str | None) -> Mapping[str, A
     return tree if mode is None else with_mode(tree, MODES[mode])
 
 
-def _local(config_file: Path | None, mode: str | None) -> list[JSON]:
+def _local(config_file: Path | None, mode: str | None, *, conditions: bool) -> list[JSON]:
     from trimtab.cli.run import configured
     from trimtab.install import local, modes
 
@@ -162,7 +172,7 @@ def _local(config_file: Path | None, mode: str | None) -> list[JSON]:
         reason = "--local prints no configuration; set mode in the file that `trimtab run --config` reads"
         raise click.BadParameter(reason, param_hint="--mode")
     configuration = configured(config_file, {})
-    objects = local.manifests(configuration)
+    objects = local.manifests(configuration, conditions=conditions)
     _print_notes(*modes.notes(configuration, is_local=True))
     return objects
 

@@ -13,9 +13,16 @@ from trimtab.api.errors import InvalidError
 from trimtab.install import reviews
 
 
-def manifests(configuration: TrimtabConfiguration) -> list[JSON]:
-    """All objects, in an order in which they can be applied. Raises InvalidError where no URL is configured."""
+def manifests(configuration: TrimtabConfiguration, *, conditions: bool = True) -> list[JSON]:
+    """All objects, in an order in which they can be applied. Raises InvalidError where no URL is configured.
+
+    Without `conditions`, webhooks have no match conditions, and Trimtab itself admits what these would exclude.
+    """
     if not configuration.webhooks.url:
         raise InvalidError("webhooks.url", "must be set, so that the API server can call webhooks outside the cluster")
     where = reviews.by_url(configuration.webhooks.url)
-    return [*crds.manifests(), *reviews.configurations(configuration, where, labels=crds.MANAGED_BY_LABELS)]
+    made = list(reviews.configurations(configuration, where, labels=crds.MANAGED_BY_LABELS))
+    if not conditions:
+        for webhook in (each for tree in made for each in tree["webhooks"]):
+            webhook.pop("matchConditions", None)
+    return [*crds.manifests(), *made]

@@ -379,7 +379,7 @@ def test_without_admission_there_is_neither_webhook_nor_permission() -> None:
 
     def granted(options: Options) -> bool:
         (role,) = [each for each in of_kind("ClusterRole", options) if each["metadata"]["name"] == "trimtab-webhooks"]
-        return any("statefulsets" in rule["resources"] for rule in role["rules"])
+        return any("namespaces" in rule["resources"] and "get" in rule["verbs"] for rule in role["rules"])
 
     off = Options(configuration={"defaultConstraints": RULES, "featureGates": {"EvenPodsSpread": False}})
     for options, is_installed in ((OPTIONS, False), (ADMISSION, True), (off, False)):
@@ -402,3 +402,14 @@ def test_without_the_gate_for_subsets_all_chosen_namespaces_are_sent() -> None:
     assert "pods.trimtab.dev" not in found
     labels = {DEFAULT_CONSTRAINTS: "enabled", NAMESPACE_LABEL: "enabled"}
     assert matches(found["default-constraints.trimtab.dev"], labels)
+
+
+def test_processes_outside_the_cluster_can_do_without_match_conditions() -> None:
+    """For API servers that do not evaluate them: nothing else differs."""
+    configured = configuration.read({"webhooks": {"url": "https://127.0.0.1:9443"}})
+    full, plain = local.manifests(configured), local.manifests(configured, conditions=False)
+    hooks = [hook for tree in full for hook in tree.get("webhooks", ())]
+    assert any("matchConditions" in hook for hook in hooks)
+    for hook in hooks:
+        hook.pop("matchConditions", None)
+    assert full == plain
