@@ -101,6 +101,8 @@ class ScaleDownHolder:
         self._locks = WorkloadLocks(client.clock)
         self._background: set[asyncio.Future[None]] = set()
         self._results: dict[tuple[str, int, int], HoldResult] = {}
+        self._observing: set[tuple[str, int, int]] = set()
+        """The observed requests that are being planned."""
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
         reader = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
@@ -236,8 +238,9 @@ class ScaleDownHolder:
     def _observe(self, checked: CheckedRequest) -> HoldResult:
         """Admit a request at once, and plan it in the background; a repeat is planned already."""
         known = self.tracker.open_plan(checked.key)
-        if known is not None and known.is_for(checked):
+        if (known is not None and known.is_for(checked)) or checked.identity in self._observing:
             return HoldResult(HoldOutcome.REPEATED)
+        self._observing.add(checked.identity)
         self._in_background(self._track_observed(checked))
         return HoldResult(HoldOutcome.OBSERVED)
 
@@ -268,6 +271,8 @@ class ScaleDownHolder:
         except (InvalidError, StrategyError) as error:
             log.warning("%s: planning failed: %s", checked.key, error)
             planned = HoldOutcome.FAILED
+        finally:
+            self._observing.discard(checked.identity)
         if isinstance(planned, HoldOutcome):
             self._skip(checked, planned)
         else:

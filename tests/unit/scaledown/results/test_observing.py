@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -14,7 +15,10 @@ from trimtab.api.apps import Deployment
 from trimtab.api.core import Namespace
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.processes import FIELDS
+from trimtab.scaledown.intent.planner import PlannedRequest
 from trimtab.scaledown.intent.ratelimits import Rates
+from trimtab.scaledown.intent.requests import CheckedRequest
+from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 
 OBSERVED = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(mode="Observe")),))
@@ -149,3 +153,23 @@ async def test_a_repeated_review_is_recorded_once(cluster: ScaleCluster) -> None
         await cluster.held(cluster.holder.hold(request))
     await cluster.advance(1)
     assert len(cluster.holder.history) == 1
+
+
+async def test_a_review_that_is_repeated_while_it_is_planned_is_recorded_once(
+    cluster: ScaleCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans are made in a thread, and an API server may ask again before one is done."""
+    planner = cluster.holder._planner  # noqa: SLF001 - its thread is what is slow
+    preview, go = planner.preview, asyncio.Event()
+
+    async def slowly(checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
+        await go.wait()
+        return await preview(checked)
+
+    monkeypatch.setattr(planner, "preview", slowly)
+    request = await cluster.request(8)
+    outcomes = [(await cluster.held(cluster.holder.hold(request)))[0].outcome for _ in range(3)]
+    go.set()
+    await cluster.settle()
+    assert outcomes == [HoldOutcome.OBSERVED, HoldOutcome.REPEATED, HoldOutcome.REPEATED]
+    assert len(cluster.holder.history.records()) == 1
