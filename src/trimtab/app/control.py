@@ -17,6 +17,7 @@ from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, ComponentGroup, FeatureGroup, LeaderElectedComponent
 from trimtab.kube.events import Recorder
+from trimtab.placement.schedulers import Schedulers
 from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.scaledown.policy.defaults import Defaults
@@ -76,7 +77,10 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             recorder=recorder,
         )
         clonesets = CloneSets(
-            client, _cloneset_settings(dependencies), metrics=cloneset_metrics, policy_of=_policy_of(scale_downs.groups)
+            client,
+            _cloneset_settings(dependencies, known),
+            metrics=cloneset_metrics,
+            policy_of=_policy_of(scale_downs.groups),
         )
         dependencies.switch.subscribe("controllers", lambda _: scale_downs.configure(now()))
         policies: dict[str, Component] = {
@@ -97,10 +101,10 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
     return make
 
 
-def _cloneset_settings(dependencies: Dependencies) -> CloneSetSettings:
+def _cloneset_settings(dependencies: Dependencies, known: Schedulers) -> CloneSetSettings:
     return CloneSetSettings(
         pod_cost=dependencies.configuration.gate(GATE),
-        rank=rank_settings(dependencies.configuration, schedulers(dependencies.configuration)),
+        rank=rank_settings(dependencies.configuration, known),
         strategies=dependencies.strategies,
         namespaces=dependencies.namespaces,
     )

@@ -54,6 +54,8 @@ _RANK_AGAIN = 0.05
 
 _MOST_IN_LOOP = 4
 """How many pods are planned in the event loop: that takes about 5 ms."""
+_MOST_RANKED_IN_LOOP = 500
+"""How many pods are ranked in the event loop: that is quicker than a copy of the snapshot, and done again and again."""
 _TURNS = 20
 """After how many turns of the event loop an answer that is ready has been sent."""
 
@@ -206,7 +208,8 @@ class Planner:
         """Whether every pod of these controllers has a rank."""
         owners = [size.uid for size in sizes]
         count = sum(len(self._view.pods_of(uid)) for uid in owners)
-        return await self._compute(count, partial(_ranks_all, policy, owners, self._clock.now()))
+        work = partial(_ranks_all, policy, owners, self._clock.now())
+        return await self._compute(count, work, most_in_loop=_MOST_RANKED_IN_LOOP)
 
     def owners(self, checked: CheckedRequest) -> list[str]:
         """The UIDs of the controllers that lose pods."""
@@ -270,9 +273,16 @@ class Planner:
 
         return sum(map(len, pods.values())) * max(removals, 1), work
 
-    async def _compute(self, pods: int, work: Callable[[Snapshot], T], *, is_awaited: bool = True) -> T:
+    async def _compute(
+        self,
+        pods: int,
+        work: Callable[[Snapshot], T],
+        *,
+        is_awaited: bool = True,
+        most_in_loop: int = _MOST_IN_LOOP,
+    ) -> T:
         """Compute something from the snapshot as it is now: without an await, or on a copy, which no event changes."""
-        if self._executor is None or (pods <= _MOST_IN_LOOP and is_awaited):
+        if self._executor is None or (pods <= most_in_loop and is_awaited):
             return work(self._view.snapshot)
         copy = self._view.snapshot.copy()
         if not is_awaited:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
@@ -99,8 +100,9 @@ def replicaset() -> JSON:
     }
 
 
-async def test_a_plan_made_in_a_thread_is_the_same_as_in_the_loop() -> None:
+async def test_a_plan_made_in_a_thread_is_the_same_as_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the thread differs."""
+    monkeypatch.setattr(module, "_MOST_RANKED_IN_LOOP", PODS - 1)
     made, strategies = [], []
     for executor in (None, THREAD):
         strategies.append(Named())
@@ -115,8 +117,9 @@ async def test_a_plan_made_in_a_thread_is_the_same_as_in_the_loop() -> None:
     assert all(name.startswith("planner") for name in strategies[1].threads)
 
 
-async def test_the_event_loop_goes_on_while_pods_are_planned() -> None:
+async def test_the_event_loop_goes_on_while_pods_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The strategy does not return before the loop has told it to."""
+    monkeypatch.setattr(module, "_MOST_RANKED_IN_LOOP", PODS - 1)
     go = threading.Event()
 
     def wait() -> None:
