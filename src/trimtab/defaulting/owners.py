@@ -7,7 +7,6 @@ counts. A cluster may not have the kind CloneSet.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.meta import LabelSelector, OwnerReference
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.components import run_informers, watch_problems
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, object_key
@@ -60,18 +59,11 @@ class Owners:
     @property
     def problems(self) -> list[str]:
         """The failures of its own watches."""
-        watched = [each for each in self._own if each.problem and not each.absent]
-        return [f"{each.resource.plural}: {each.problem}" for each in watched]
+        return watch_problems(self._own)
 
     async def run(self) -> None:
         """Keep its own caches current until cancelled."""
-        tasks = [asyncio.ensure_future(each.run()) for each in self._own]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await cancel(*tasks)
+        await run_informers(self._own)
 
     async def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace; of one that is not cached yet, by an uncached read."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.errors import LeadershipLost
 from trimtab.kube.informers import Informer
 from trimtab.kube.leases import Elector
@@ -58,6 +58,22 @@ class Background:
     async def run(self) -> None:
         """Run until cancelled."""
         await self._work()
+
+
+async def run_informers(informers: Iterable[Informer[Any]]) -> None:
+    """Keep caches current until cancelled; the first failure ends all of them."""
+    tasks = [asyncio.ensure_future(each.run()) for each in informers]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        await cancel(*tasks)
+
+
+def watch_problems(informers: Iterable[Informer[Any]]) -> list[str]:
+    """The failures of watches, for health pages. A kind that is not installed is none."""
+    return [f"{each.resource.plural}: {each.problem}" for each in informers if each.problem and not each.absent]
 
 
 class CacheComponent:

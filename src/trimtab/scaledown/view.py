@@ -10,7 +10,6 @@ none.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.components import run_informers
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, Resource, object_key
@@ -106,13 +105,7 @@ class View:
 
     async def run(self) -> None:
         """Run the informers until cancelled."""
-        tasks = [asyncio.ensure_future(each.run()) for each in (*self.required, *self.optional)]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await cancel(*tasks)
+        await run_informers((*self.required, *self.optional))
 
     def informer(self, kind: str) -> Informer[Any]:
         """The informer of a kind of workload."""

@@ -9,7 +9,6 @@ view runs by itself.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import TargetReference, UnitedTopology
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.components import run_informers, watch_problems
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
@@ -98,18 +97,11 @@ class View:
     @property
     def problems(self) -> list[str]:
         """The failures of the watches, for health pages. A kind that is not installed is none."""
-        watched = [each for each in (*self.required, self.clonesets) if not each.absent]
-        return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
+        return watch_problems((*self.required, self.clonesets))
 
     async def run(self) -> None:
         """Keep the caches current until cancelled."""
-        tasks = [asyncio.ensure_future(each.run()) for each in (*self.required, self.clonesets)]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await cancel(*tasks)
+        await run_informers((*self.required, self.clonesets))
 
     def now(self) -> int:
         """The time of day: nanoseconds since the epoch."""

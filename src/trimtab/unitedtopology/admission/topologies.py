@@ -8,7 +8,6 @@ the older one applies; while that is invalid, or is being deleted, pods are admi
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectMeta, OwnerReference
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.components import run_informers, watch_problems
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
@@ -86,18 +85,11 @@ class Topologies:
     @property
     def problems(self) -> list[str]:
         """The failures of the watches."""
-        watched = [informer for informer in self._informers if informer.problem and not informer.absent]
-        return [f"{informer.resource.plural}: {informer.problem}" for informer in watched]
+        return watch_problems(self._informers)
 
     async def run(self) -> None:
         """Keep the caches current until cancelled."""
-        tasks = [asyncio.ensure_future(informer.run()) for informer in self._informers]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await cancel(*tasks)
+        await run_informers(self._informers)
 
     def on_deleted(self, callback: Callable[[UnitedTopology], None]) -> None:
         """Call back for every UnitedTopology that is deleted."""
