@@ -5,6 +5,7 @@ is not verified. In order:
 
 1. An uncached read shows the workload with this UID, size and resourceVersion. The number of such reads is limited.
    (If the workload has changed since the review was made, the API server rejects the write and sends another review.)
+   Where nothing would be written, because the policy observes, a cache that shows the same spares the request the read.
 2. It is not a ReplicaSet that its Deployment resizes.
 3. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
    which need no policy), in half of the budget at most.
@@ -89,7 +90,9 @@ class Gate:
 
     async def check(self, request: ScaleDownRequest, budget: TimeBudget) -> CheckedRequest | HoldResult:
         """The request with its workload and policy, or its result."""
-        workload = await read_workload(self._client, request.kind, request.namespace, request.name)
+        workload = self._cached_if_observed(request)
+        if workload is None:
+            workload = await read_workload(self._client, request.kind, request.namespace, request.name)
         if workload is None or not _is_current(request, workload):
             return HoldResult(HoldOutcome.STALE)
         if is_managed_by_deployment(workload.metadata):
@@ -111,6 +114,14 @@ class Gate:
         if request.after == 0:
             return HoldResult(HoldOutcome.AS_STOCK)
         return CheckedRequest(request, workload, policy, _within(budget, policy), skip, (*gaps, *warnings), notes)
+
+    def _cached_if_observed(self, request: ScaleDownRequest) -> Workload | None:
+        """The workload from the cache, where it is as the review says and its policy does no more than observe."""
+        cached = self._view.workload(request.kind, request.namespace, request.name)
+        if cached is None or not request.resource_version or not _is_current(request, cached):
+            return None
+        policy = self._policy_of(workload_ref(cached), request.after)
+        return cached if policy is not None and not policy.is_enforced else None
 
     def _about_explicit_ranks(
         self, ref: WorkloadRef, policy: EffectivePolicy | None

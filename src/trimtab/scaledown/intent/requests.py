@@ -69,7 +69,7 @@ class TimeBudget:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request whose workload was verified by an uncached read, and the policy that applies to it.
+    """A request whose workload was verified (see `gate`), and the policy that applies to it.
 
     `skip` says why it is not to be planned, where it is not.
     """

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,32 @@ async def test_an_observed_scale_down_holds_and_writes_nothing(cluster: ScaleClu
     ]
     assert cluster.count("requests_total", outcome="observed") == 1
     assert cluster.count("results_total", mode="observe", result="missed", cause="observed") == 1
+
+
+def _reads_of_deployments(cluster: ScaleCluster) -> int:
+    return sum(request.method == "GET" and request.path.endswith("/web") for request in cluster.product.requests)
+
+
+async def test_an_observed_request_waits_for_no_read(cluster: ScaleCluster) -> None:
+    """The cache shows the workload as the review does; an enforced request is verified by an uncached read."""
+    live = await cluster.get(Deployment, "web")
+    request = await cluster.request(8, resource_version=live.metadata.resource_version)
+    reads = _reads_of_deployments(cluster)
+    await cluster.held(cluster.holder.hold(request))
+    assert _reads_of_deployments(cluster) == reads
+    await cluster.user.patch(Namespace, "default", {"metadata": {"labels": {"trimtab.dev/scale-down": "enforce"}}})
+    await cluster.settle()
+    await cluster.held(cluster.holder.hold(request))
+    assert _reads_of_deployments(cluster) == reads + 1
+
+
+async def test_a_review_that_the_cache_does_not_confirm_is_verified(cluster: ScaleCluster) -> None:
+    """One that says another resourceVersion is stale, whatever the cache says."""
+    request, reads = await cluster.request(8), _reads_of_deployments(cluster)
+    forged = replace(request, resource_version="1")
+    result, _ = await cluster.held(cluster.holder.hold(forged))
+    assert result.outcome is HoldOutcome.STALE
+    assert _reads_of_deployments(cluster) == reads + 1
 
 
 async def test_all_skews_of_an_observed_scale_down_are_measured(cluster: ScaleCluster) -> None:
