@@ -7,7 +7,8 @@ being deleted are assumed gone (see `replicaset_plans`).
 
 The plan for twenty young pods takes a twentieth of a second, for ten thousand half a second. So plans are made in
 another thread, on a copy of the snapshot, while the event loop goes on; one at a time, so that a burst of them cannot
-take all processors. Where nobody waits for a plan, it begins when the answers that are due have been sent.
+take all processors. Where nobody waits for a plan, it begins a moment later: an API server whose write conflicts asks
+again within milliseconds, and a thread that computes would delay that answer.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _MOST_IN_LOOP = 4
 """How many pods are planned in the event loop: that takes about 5 ms."""
 _MOST_RANKED_IN_LOOP = 500
 """How many pods are ranked in the event loop: that is quicker than a copy of the snapshot, and done again and again."""
-_TURNS = 20
-"""After how many turns of the event loop an answer that is ready has been sent."""
+_UNHURRIED = 0.2
+"""Seconds after which a plan begins that no request waits for."""
 
 WINDOW = 10.0
 """Seconds in which the controller is assumed to act; if it has not by then, certainty is evaluated again."""
@@ -286,8 +287,7 @@ class Planner:
             return work(self._view.snapshot)
         copy = self._view.snapshot.copy()
         if not is_awaited:
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
+            await self._clock.sleep(_UNHURRIED)
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, copy)
 
 
