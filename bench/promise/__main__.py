@@ -23,6 +23,7 @@ from bench.promise.scenarios import (
     other_writer,
     paused,
     rest,
+    returns,
     rollout,
     rounds,
     standalone,
@@ -80,6 +81,9 @@ SCENARIOS = {
         admissions.add_arguments,
         admissions.measure,
         configuration=admissions.CONFIGURATION,
+    ),
+    "returns": Scenario(
+        "rented capacity goes first, and pods return", returns.add_arguments, returns.measure, returns.ZONES
     ),
     "rest": Scenario("nothing happens, and no pod is written to", rest.add_arguments, rest.measure),
 }

@@ -43,7 +43,7 @@ EVERYTHING_READ: list[JSON] = [
     {"apiGroups": [""], "resources": ["pods", "nodes", "namespaces", "services", "replicationcontrollers"]},
     {"apiGroups": ["apps"], "resources": ["deployments", "replicasets", "statefulsets"]},
     {"apiGroups": ["apps.kruise.io"], "resources": ["clonesets", "unitedtopologies"]},
-    {"apiGroups": ["trimtab.dev"], "resources": ["scaledownpolicies"]},
+    {"apiGroups": ["trimtab.dev"], "resources": ["scaledownpolicies", "podgroupcosts"]},
 ]
 """What the commands look at, as a role lists it."""
 PATIENCE = 60.0

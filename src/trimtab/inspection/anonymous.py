@@ -53,6 +53,7 @@ _LISTS: Mapping[str, str] = {
     "services": "service",
     "clonesets": "cloneset",
     "scaledownpolicies": "policy",
+    "podgroupcosts": "costs",
     "unitedtopologies": "topology",
 }
 """What the objects of each list are called; namespaces and nodes first, as others name them."""

@@ -13,8 +13,9 @@ from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.model import Model
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.ranking.explicit import annotated_rank, owner_key
 from trimtab.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -43,6 +44,9 @@ KINDS: tuple[KindInfo, ...] = (
     KindInfo(Service, "services", "default constraints of pods are not deduced from Services"),
     KindInfo(CloneSet, "clonesets", "CloneSets are not found", is_optional=True),
     KindInfo(ScaleDownPolicy, "scaledownpolicies", "only default policies are considered", is_optional=True),
+    KindInfo(
+        PodGroupCost, "podgroupcosts", "ranks of other components are not considered but for annotations", True
+    ),
     KindInfo(UnitedTopology, "unitedtopologies", "subsets are not considered", is_optional=True),
 )
 """Everything that decisions look at; in the order in which a file lists it."""
@@ -102,7 +106,19 @@ class Cluster:
 
     def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
         """A Deployment's ReplicaSets."""
-        return self._sets_by_owner.get(deployment.metadata.uid, [])
+        return self.sets_owned_by(deployment.metadata.uid)
+
+    def sets_owned_by(self, uid: str) -> list[ReplicaSet]:
+        """The ReplicaSets of a Deployment, by its UID."""
+        return self._sets_by_owner.get(uid, [])
+
+    def ranked_pods(self, uid: str) -> list[Pod]:
+        """The pods of a controller that have an annotated rank."""
+        return [pod for pod in self.pods_of(uid) if annotated_rank(pod.metadata.annotations) is not None]
+
+    def costs_naming(self, kind: str, namespace: str, name: str) -> list[PodGroupCost]:
+        """The PodGroupCosts that name this owner."""
+        return self._costs_by_owner.get(f"{namespace}/{kind}/{name}", [])
 
     def siblings_of(self, workload: Workload) -> list[str]:
         """The UIDs of the ReplicaSets with the same owner as a ReplicaSet, its own included; none without an owner."""
@@ -141,6 +157,13 @@ class Cluster:
             for kind, found in self.objects.items()
             for each in found
         }
+
+    @cached_property
+    def _costs_by_owner(self) -> dict[str | None, list[PodGroupCost]]:
+        found: dict[str | None, list[PodGroupCost]] = {}
+        for each in self.all(PodGroupCost):
+            found.setdefault(owner_key(each), []).append(each)
+        return found
 
     @cached_property
     def _pods_by_owner(self) -> dict[str, list[Pod]]:

@@ -19,6 +19,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod, PodCondition, PodSpec, PodTemplateSpec, Volume
+from trimtab.api.scaledown import PodGroupCost
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.placement.support import STORAGE
 
@@ -36,6 +37,9 @@ def trimmed(an_object: T) -> T:
     if isinstance(an_object, Pod):
         changes["spec"] = _pod_spec(an_object.spec)
         changes["status"] = _without_text(an_object.status)
+    elif isinstance(an_object, PodGroupCost):
+        managers = [{"manager": each, "fieldsV1": {"f:spec": {}}} for each in sorted(an_object.spec_managers)]
+        changes["metadata"] = msgspec.structs.replace(changes["metadata"], managed_fields=managers)
     elif isinstance(an_object, UnitedTopology):
         changes["spec"] = _topology_spec(an_object)
     elif isinstance(an_object, CloneSet):

@@ -20,7 +20,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.inspection.cluster import KINDS, Cluster, Gap
 
@@ -45,6 +45,7 @@ class Objects(Model):
     services: tuple[Service, ...] = ()
     clonesets: tuple[CloneSet, ...] = ()
     scaledownpolicies: tuple[ScaleDownPolicy, ...] = ()
+    podgroupcosts: tuple[PodGroupCost, ...] = ()
     unitedtopologies: tuple[UnitedTopology, ...] = ()
 
 

@@ -21,7 +21,7 @@ from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.plans import PlanInput, controller_plans, controller_sizes
 from trimtab.inspection.settings import Settings
@@ -39,7 +39,7 @@ from trimtab.scaledown.results.levels import ExpectedLevel, check_levels, level_
 from trimtab.scaledown.stability import is_rolling_out
 
 WORKLOADS: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet)
-FOLLOWED: tuple[type[Any], ...] = (Pod, Node, Namespace, ScaleDownPolicy, *WORKLOADS)
+FOLLOWED: tuple[type[Any], ...] = (Pod, Node, Namespace, ScaleDownPolicy, PodGroupCost, *WORKLOADS)
 _KEPT = 120 * SECOND
 """For how many nanoseconds replaced versions are kept."""
 _PRUNED_EVERY = 30 * SECOND

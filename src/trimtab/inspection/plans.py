@@ -255,6 +255,7 @@ def _obstacles(cluster: Cluster, workload: Workload, made: PlanInput) -> Iterato
         yield "Trimtab would only report: the policy's mode is Observe"
     if made.applied.problem:
         yield f"the policy does not work: {made.applied.problem}"
+    yield from made.applied.notes
     if isinstance(workload, Deployment) and not made.sizes:
         yield "no ReplicaSet shrinks: the Deployment has none with pods, or its strategy is Recreate during a rollout"
     if is_rolling_out(cluster, workload):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.settings import Settings
+from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Policy
+from trimtab.ranking.strategies.idle import Idle
+from trimtab.ranking.strategies.probe import Probe
 from trimtab.scaledown.policy.effective import EffectivePolicy, Specificity, effective_policy, exemption
-from trimtab.scaledown.policy.workloads import workload_ref
+from trimtab.scaledown.policy.explicit_ranks import NO_RANKS, ExplicitRanks, delivered_as_costs, explicit_ranks
+from trimtab.scaledown.policy.workloads import WorkloadRef, workload_ref
+from trimtab.scaledown.sources.scores import NodeScores
+from trimtab.scaledown.sources.signals import signals_of
 
 _SOURCES = {
     Specificity.TARGET: "its targetRef names the workload",
@@ -29,15 +39,20 @@ class AppliedPolicy(Model):
     """Why it applies, or why none does."""
     strategies: tuple[str, ...] = ()
     overridden: tuple[str, ...] = ()
+    ranked_by: str = ""
+    """Where another component ranks the pods, whose ranks replace the strategies of a default policy."""
     problem: str = ""
     """What keeps it from working."""
+    notes: tuple[str, ...] = ()
+    """Why some ranks do not count, or cannot be seen from outside."""
 
     def sentence(self) -> str:
         """The policy for people."""
         if not self.name:
             return f"none: {self.reason}"
         what = f'default policy "{self.name}"' if self.is_default else f"ScaleDownPolicy {self.name}"
-        return f"{what} ({self.mode}): {self.reason}"
+        ranks = f"; {self.ranked_by} ranks the pods" if self.ranked_by else ""
+        return f"{what} ({self.mode}): {self.reason}{ranks}"
 
 
 def policy_of(
@@ -50,11 +65,11 @@ def policy_of(
     if found is None:
         reason = exemption(ref, settings.defaults, labels) or "no policy refers to it, and there is no default"
         return AppliedPolicy(reason=reason), None, Policy.of(())
-    problem, strategies = "", Policy.of(())
-    try:
-        strategies = Policy.of(found.spec.strategies, settings.strategies)
-    except InvalidError as error:
-        problem = str(error)
+    explicit = explicit_ranks(cluster, _top(cluster, workload)) if found.is_default else NO_RANKS
+    if explicit.sources:
+        found = replace(found, spec=delivered_as_costs(found.spec), ranked_by=explicit.source)
+    strategies, problem = _strategies(found, explicit, settings)
+    notes = filter(None, [explicit.note, explicit.gap, _about_samples(found.spec, settings)])
     applied = AppliedPolicy(
         name=found.key or found.name,
         is_default=not found.key,
@@ -62,6 +77,39 @@ def policy_of(
         reason=_SOURCES[found.specificity],
         strategies=tuple(each.name for each in found.spec.strategies),
         overridden=found.overridden,
+        ranked_by=found.ranked_by,
         problem=problem,
+        notes=tuple(notes),
     )
     return applied, found, strategies
+
+
+def _strategies(found: EffectivePolicy, explicit: ExplicitRanks, settings: Settings) -> tuple[Policy, str]:
+    """How a policy ranks pods, and what keeps it from doing so."""
+    if found.ranked_by:
+        return explicit_policy(explicit.ranks), ""
+    try:
+        policy = Policy.of(found.spec.strategies, settings.strategies)
+    except InvalidError as error:
+        return Policy.of(()), str(error)
+    return replace(policy, scores=NodeScores(settings.schedulers.known)), ""
+
+
+def _about_samples(spec: ScaleDownPolicySpec, settings: Settings) -> str:
+    """Which strategies rank by samples, which are taken while Trimtab runs and nowhere else."""
+    sampled = [
+        each.name
+        for each in spec.strategies
+        if each.name in (Idle.name, Probe.name) or signals_of((each,), settings.strategies)
+    ]
+    if not sampled:
+        return ""
+    return f"{' and '.join(sampled)} rank by samples that only a running Trimtab has: shown is what follows without"
+
+
+def _top(cluster: Cluster, workload: Workload) -> WorkloadRef:
+    """The workload that users scale: the Deployment of a ReplicaSet."""
+    owner = workload.metadata.controller
+    found = None if owner is None else cluster.find(Deployment, workload.metadata.namespace, owner.name)
+    is_owner = owner is not None and found is not None and found.metadata.uid == owner.uid
+    return workload_ref(found if found is not None and is_owner else workload)

@@ -135,7 +135,11 @@ class View:
 
     def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
         """A Deployment's ReplicaSets."""
-        return self.sets.store.by(BY_CONTROLLER, deployment.metadata.uid)
+        return self.sets_owned_by(deployment.metadata.uid)
+
+    def sets_owned_by(self, uid: str) -> list[ReplicaSet]:
+        """The ReplicaSets of a Deployment, by its UID."""
+        return self.sets.store.by(BY_CONTROLLER, uid)
 
     def siblings_of(self, workload: Workload) -> list[str]:
         """The UIDs of the ReplicaSets with the same owner as a ReplicaSet, its own included; none without an owner."""

@@ -13,6 +13,7 @@ from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
+from trimtab.api.scaledown import PodGroupCost
 from trimtab.inspection import anonymous, files
 from trimtab.inspection.cluster import Cluster, Gap
 from trimtab.inspection.contents import trimmed
@@ -30,6 +31,15 @@ def captured(cluster: Cluster) -> Cluster:
     return replace(cluster, objects=objects)
 
 
+def _costs_of_a_ranker() -> PodGroupCost:
+    fields = [{"manager": "private", "fieldsV1": {"f:metadata": {}}}, {"manager": "ranker", "fieldsV1": {"f:spec": {}}}]
+    tree = {
+        "metadata": {"name": "ledger", "namespace": "default", "managedFields": fields},
+        "spec": {"owner": {"kind": "CloneSet", "name": "ledger"}, "costs": {"ledger-0": 3}},
+    }
+    return codec.convert(tree, PodGroupCost)
+
+
 def a_cluster() -> Cluster:
     """Workloads of every kind, with annotations of others, an environment and foreign costs."""
     annotations = {0: {DELETION_COST: "7", "example.com/note": "private"}}
@@ -38,6 +48,7 @@ def a_cluster() -> Cluster:
         .deployment("web", ON, constraints=[SOFT], annotations=annotations)
         .cloneset("ledger", ["a1", "b1", "c1"])
         .replication_controller("legacy", ["a1", "b1"])
+        .put(_costs_of_a_ranker())
         .build()
     )
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.inspection.clusters import HARD, NOW, SOFT, ZONE, three_zones
 from trimtab.api import codec
-from trimtab.api.annotations import DELETION_COST, OPT_OUT
+from trimtab.api.annotations import ALPHA_COST, DELETION_COST, OPT_OUT
 from trimtab.api.configuration import read
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.inspection import manifests
 from trimtab.inspection.cluster import Cluster, Gap
@@ -165,6 +165,80 @@ def test_ranks_have_the_controllers_own_order_beside_trimtabs(kind: str) -> None
         names = [cluster.snapshot.pods.rows.names[row] for row in stock.rows.tolist()]
         assert [f"default/{pod.pod}" for pod in by_position] == names
     assert all((pod.criteria.rank is not None) == (kind == "cloneset") for pod in pods)
+
+
+def group_costs(name: str, costs: dict[str, int]) -> PodGroupCost:
+    """A PodGroupCost of another component for the Deployment web."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    tree = {"metadata": {"name": name, "namespace": "default"}, "spec": {"owner": owner, "costs": costs}}
+    return codec.convert(tree, PodGroupCost)
+
+
+def ranked_first(cluster: Cluster, *names: str) -> PodGroupCost:
+    """Ranks for all pods, by which these are deleted first."""
+    costs = {pod.metadata.name: 0 for pod in cluster.all(Pod)}
+    return group_costs("ranker", costs | {name: 10 for name in names})
+
+
+def test_ranks_of_another_component_replace_the_default_policy() -> None:
+    """From a PodGroupCost, as Trimtab would deliver them; the policy says whose ranks they are."""
+    cluster = web(constraints=[SOFT])
+    chosen = [cluster.all(Pod)[5].metadata.name, cluster.all(Pod)[7].metadata.name]
+    cluster = three_zones().deployment("web", ON, constraints=[SOFT]).put(ranked_first(cluster, *chosen)).build()
+    made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 6, SETTINGS)
+    assert sorted(victim.pod for victim in made.victims) == sorted(chosen)
+    assert made.policy.ranked_by == "PodGroupCost ranker"
+    assert "PodGroupCost ranker ranks the pods" in made.policy.sentence()
+    ranks = rank_workload(cluster, find_workload(cluster, "deploy/web", "default"), SETTINGS)
+    assert {pod.pod for pod in ranks.controllers[0].pods[:2]} == set(chosen)
+
+
+def test_annotated_ranks_replace_the_default_policy_too() -> None:
+    """Where every pod has one."""
+    annotations = {at: {ALPHA_COST: "9" if at == 6 else "1"} for at in range(len(ON))}
+    cluster = web(constraints=[SOFT], annotations=annotations)
+    made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 7, SETTINGS)
+    assert [victim.pod for victim in made.victims] == [cluster.all(Pod)[6].metadata.name]
+    assert made.policy.ranked_by == f"the annotation {ALPHA_COST}"
+
+
+def test_a_pod_without_a_rank_is_named() -> None:
+    """The controller's own order decides then, and the plan says why."""
+    cluster = web(constraints=[SOFT], annotations={0: {ALPHA_COST: "9"}})
+    made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 7, SETTINGS)
+    assert any("7 of 8 pods have no rank" in each for each in made.obstacles)
+
+
+def test_several_podgroupcosts_count_as_none() -> None:
+    """They are named, and the default policy decides."""
+    costs = [group_costs("one", {}), group_costs("two", {})]
+    cluster = three_zones().deployment("web", ON, constraints=[SOFT]).put(*costs).build()
+    made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 5, SETTINGS)
+    assert made.policy.ranked_by == ""
+    assert any(each.startswith("PodGroupCosts one, two rank the same pods") for each in made.obstacles)
+
+
+def test_a_policy_of_the_workload_wins_over_explicit_ranks() -> None:
+    """Only a default is made to be overridden."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    cluster = web(constraints=[SOFT], annotations={at: {ALPHA_COST: str(at)} for at in range(len(ON))})
+    cluster.objects[ScaleDownPolicy] = [policy("web", targetRef=target)]  # type: ignore[index]
+    made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 5, SETTINGS)
+    assert made.policy.ranked_by == ""
+
+
+def test_scheduled_is_scored_and_samples_are_said_to_be_missing() -> None:
+    """Scores follow from the cluster; usage and answers are sampled by a running Trimtab alone."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    for name, is_ranked in (("Scheduled", True), ("Idle", False), ("Probe", False)):
+        args = {"port": 8080} if name == "Probe" else {}
+        given = policy("web", targetRef=target, strategies=[{"name": name, "args": args}])
+        cluster = three_zones().deployment("web", ON, constraints=[HARD]).put(given).build()
+        made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 5, SETTINGS)
+        assert made.policy.problem == ""
+        assert any("only a running Trimtab has" in each for each in made.obstacles) is not is_ranked
+        assert all(bool(victim.strategies) is is_ranked for victim in made.victims)
+        assert made.controllers[0].constraints[0].after == (2, 2, 1)
 
 
 def test_ranks_show_what_every_strategy_says() -> None:

@@ -1,4 +1,4 @@
-"""Explicit ranks of a workload, looked up in the view: where they are, and which of them count.
+"""Explicit ranks of a workload: where they are, and which of them count.
 
 Ranks of an external component win over a default policy, because a default is made to be overridden; they do not win
 over a ScaleDownPolicy. The rules of which carrier counts are in `ranking.explicit`.
@@ -10,18 +10,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
 from trimtab.api.annotations import ALPHA_COST
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.ranking import explicit
 from trimtab.ranking.explicit import GroupCosts
 from trimtab.scaledown.policy.workloads import WorkloadRef
-from trimtab.scaledown.view import BY_CONTROLLER, View
 
 _NAMED = 3
+
+
+class Lookups(Protocol):
+    """A cluster in which explicit ranks are looked up."""
+
+    def pods_of(self, uid: str) -> Sequence[Pod]:
+        """The pods that a controller owns."""
+        ...
+
+    def ranked_pods(self, uid: str) -> Sequence[Pod]:
+        """The pods of a controller that have an annotated rank."""
+        ...
+
+    def sets_owned_by(self, uid: str) -> Sequence[ReplicaSet]:
+        """The ReplicaSets of a Deployment."""
+        ...
+
+    def costs_naming(self, kind: str, namespace: str, name: str) -> Sequence[PodGroupCost]:
+        """The PodGroupCosts that name this owner."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +88,7 @@ def several(names: Sequence[str]) -> str:
     return f"PodGroupCosts {', '.join(names[:_NAMED])}{more} rank the same pods, so none of them counts; keep one"
 
 
-def explicit_ranks(view: View, workload: WorkloadRef) -> ExplicitRanks:
+def explicit_ranks(view: Lookups, workload: WorkloadRef) -> ExplicitRanks:
     """The explicit ranks of a workload that users scale."""
     found = {owner[2]: group_costs(view, owner, workload) for owner in _controllers(view, workload)}
     if not any(each.others for each in found.values()) and not any(map(view.ranked_pods, found)):
@@ -91,7 +112,7 @@ def _source(costs: GroupCosts) -> tuple[str]:
     return (f"the annotation {ALPHA_COST}" if external is None else f"PodGroupCost {external.metadata.name}",)
 
 
-def group_costs(view: View, owner: tuple[str, str, str], top: WorkloadRef) -> GroupCosts:
+def group_costs(view: Lookups, owner: tuple[str, str, str], top: WorkloadRef) -> GroupCosts:
     """The PodGroupCosts that name a controller of pods (kind, name and UID), or the Deployment that owns it."""
     kind, name, uid = owner
     namespace = top.namespace
@@ -101,12 +122,12 @@ def group_costs(view: View, owner: tuple[str, str, str], top: WorkloadRef) -> Gr
     return explicit.sort_group_costs(found, kind, name, uid)
 
 
-def _controllers(view: View, workload: WorkloadRef) -> Iterable[tuple[str, str, str]]:
+def _controllers(view: Lookups, workload: WorkloadRef) -> Iterable[tuple[str, str, str]]:
     """The controllers of a workload's pods: kind, name and UID."""
     if workload.kind != "Deployment":
         yield workload.kind, workload.name, workload.uid
         return
-    for each in view.sets.store.by(BY_CONTROLLER, workload.uid):
+    for each in view.sets_owned_by(workload.uid):
         yield "ReplicaSet", each.metadata.name, each.metadata.uid
 
 
