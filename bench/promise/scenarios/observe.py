@@ -1,8 +1,8 @@
 """The mode Observe: nothing is written, requests are hardly slower, and every recorded result is right.
 
-Workloads grow and shrink. Every other scale-down of a workload is requested by a user whom the webhooks are told to
-leave out, so that it is answered without Trimtab. What Trimtab recorded of the others is compared with what our watches
-saw, and the API server's audit log, where it is given, with the promise that no pod is written.
+Workloads grow, rest for a moment and shrink. Every other scale-down of a workload is requested by a user whom the
+webhooks are told to leave out, so that it is answered without Trimtab. What Trimtab recorded of the others is compared
+with what our watches saw, and the API server's audit log, where it is given, with the promise that no pod is written.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this scenario."""
     parser.add_argument("--rounds", type=int, default=500, help="observed scale-downs, and as many without (500)")
     parser.add_argument("--workloads", type=int, default=6, help="workloads side by side (default: 6)")
+    parser.add_argument("--rest", type=float, default=1.0, help="seconds before each scale-down (default: 1)")
     parser.add_argument("--audit-log", type=Path, help="the API server's audit log, with at least the metadata of pods")
 
 
@@ -54,7 +55,8 @@ async def measure(stage: Stage, arguments: argparse.Namespace) -> Report:
     players = [Workload(DEPLOYMENTS, f"w{index}") for index in range(arguments.workloads)]
     finished, todo = list[tuple[bool, Measurement]](), iter(range(2 * arguments.rounds))
     async with _acting_as(stage, _OBSERVED) as observed, _acting_as(stage, _LEFT_OUT) as left_out:
-        await asyncio.gather(*(_play(each, (observed, left_out), todo, finished) for each in players))
+        stages = (observed, left_out)
+        await asyncio.gather(*(_play(each, stages, todo, finished, arguments.rest) for each in players))
     await asyncio.sleep(5.0)
     history = await product.history(stage.product) if stage.product else []
     attach_events([measurement.round for _, measurement in finished], stage.events.seen)
@@ -86,9 +88,16 @@ async def _acting_as(stage: Stage, user: str) -> AsyncIterator[Stage]:
 
 
 async def _play(
-    workload: Workload, stages: tuple[Stage, Stage], todo: Iterator[int], finished: list[tuple[bool, Measurement]]
+    workload: Workload,
+    stages: tuple[Stage, Stage],
+    todo: Iterator[int],
+    finished: list[tuple[bool, Measurement]],
+    rest: float,
 ) -> None:
-    """Shrink one workload again and again: observed, left out, observed, …"""
+    """Shrink one workload again and again: observed, left out, observed, …
+
+    Without a rest, the status that its controllers still write makes the API server repeat most requests.
+    """
     size, is_observed = 1, False
     await stages[0].create(workload, size)
     for index in todo:
@@ -96,6 +105,7 @@ async def _play(
         stage = stages[0 if is_observed else 1]
         rng = random.Random(f"{stage.options.seed}/{index}")
         size = await grow(stage, workload, size, rng)
+        await asyncio.sleep(rest)
         measurement = Measurement(stage, workload, rng.randrange(1, size))
         await measurement.request()
         await measurement.finish()

@@ -44,9 +44,7 @@ KINDS: tuple[KindInfo, ...] = (
     KindInfo(Service, "services", "default constraints of pods are not deduced from Services"),
     KindInfo(CloneSet, "clonesets", "CloneSets are not found", is_optional=True),
     KindInfo(ScaleDownPolicy, "scaledownpolicies", "only default policies are considered", is_optional=True),
-    KindInfo(
-        PodGroupCost, "podgroupcosts", "ranks of other components are not considered but for annotations", True
-    ),
+    KindInfo(PodGroupCost, "podgroupcosts", "ranks of other components are not considered but for annotations", True),
     KindInfo(UnitedTopology, "unitedtopologies", "subsets are not considered", is_optional=True),
 )
 """Everything that decisions look at; in the order in which a file lists it."""

@@ -5,7 +5,8 @@ is not verified. In order:
 
 1. An uncached read shows the workload with this UID, size and resourceVersion. The number of such reads is limited.
    (If the workload has changed since the review was made, the API server rejects the write and sends another review.)
-   Where nothing would be written, because the policy observes, a cache that shows the same spares the request the read.
+   Where nothing would be written, because the policy observes, a cache that shows the same UID and size is enough: the
+   request waits for nothing.
 2. It is not a ReplicaSet that its Deployment resizes.
 3. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
    which need no policy), in half of the budget at most.
@@ -116,9 +117,9 @@ class Gate:
         return CheckedRequest(request, workload, policy, _within(budget, policy), skip, (*gaps, *warnings), notes)
 
     def _cached_if_observed(self, request: ScaleDownRequest) -> Workload | None:
-        """The workload from the cache, where it is as the review says and its policy does no more than observe."""
+        """The workload from the cache, where it has the review's size and its policy does no more than observe."""
         cached = self._view.workload(request.kind, request.namespace, request.name)
-        if cached is None or not request.resource_version or not _is_current(request, cached):
+        if cached is None or not _is_described(request, cached):
             return None
         policy = self._policy_of(workload_ref(cached), request.after)
         return cached if policy is not None and not policy.is_enforced else None
@@ -178,9 +179,14 @@ def _within(budget: TimeBudget, policy: EffectivePolicy) -> TimeBudget:
 
 def _is_current(request: ScaleDownRequest, workload: Workload) -> bool:
     """Whether a review describes the workload as it is. A user whose request is out of date has to repeat it."""
+    is_same = request.resource_version in ("", workload.metadata.resource_version)
+    return is_same and _is_described(request, workload)
+
+
+def _is_described(request: ScaleDownRequest, workload: Workload) -> bool:
+    """Whether a review describes the workload, perhaps with another status."""
     metadata, size = workload.metadata, workload.desired_replicas
     is_same = bool(request.uid) and request.uid == metadata.uid
-    is_same = is_same and request.resource_version in ("", metadata.resource_version)
     return is_same and metadata.deletion_timestamp is None and size == request.before > request.after >= 0
 
 

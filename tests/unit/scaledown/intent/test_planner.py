@@ -138,10 +138,12 @@ async def test_a_plan_that_nobody_awaits_lets_answers_out_first() -> None:
     strategy = Named()
     async with planning(strategy, THREAD) as (planner, checked):
         task = asyncio.create_task(planner.preview(checked))
-        for _ in range(10):  # an answer takes some turns of the loop
-            await asyncio.sleep(0)
-            assert not strategy.threads
+        clock = checked.budget.clock
+        assert isinstance(clock, VirtualClock)
+        await clock.advance(0.1)
+        assert not strategy.threads
         planner._view.snapshot.drop(Pod, "default", "p11")  # noqa: SLF001 - as its watch does
+        await clock.advance(0.2)
         planned = await task
     assert isinstance(planned, module.PlannedRequest)
     (plan,) = planned.plans

@@ -57,8 +57,7 @@ def _reads_of_deployments(cluster: ScaleCluster) -> int:
 
 async def test_an_observed_request_waits_for_no_read(cluster: ScaleCluster) -> None:
     """The cache shows the workload as the review does; an enforced request is verified by an uncached read."""
-    live = await cluster.get(Deployment, "web")
-    request = await cluster.request(8, resource_version=live.metadata.resource_version)
+    request = await cluster.request(8)
     reads = _reads_of_deployments(cluster)
     await cluster.held(cluster.holder.hold(request))
     assert _reads_of_deployments(cluster) == reads
@@ -69,9 +68,9 @@ async def test_an_observed_request_waits_for_no_read(cluster: ScaleCluster) -> N
 
 
 async def test_a_review_that_the_cache_does_not_confirm_is_verified(cluster: ScaleCluster) -> None:
-    """One that says another resourceVersion is stale, whatever the cache says."""
+    """One that says another size than the cache is read, and found to be stale."""
     request, reads = await cluster.request(8), _reads_of_deployments(cluster)
-    forged = replace(request, resource_version="1")
+    forged = replace(request, before=request.before + 1)
     result, _ = await cluster.held(cluster.holder.hold(forged))
     assert result.outcome is HoldOutcome.STALE
     assert _reads_of_deployments(cluster) == reads + 1
