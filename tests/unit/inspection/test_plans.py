@@ -177,7 +177,7 @@ def group_costs(name: str, costs: dict[str, int]) -> PodGroupCost:
 def ranked_first(cluster: Cluster, *names: str) -> PodGroupCost:
     """Ranks for all pods, by which these are deleted first."""
     costs = {pod.metadata.name: 0 for pod in cluster.all(Pod)}
-    return group_costs("ranker", costs | {name: 10 for name in names})
+    return group_costs("ranker", costs | dict.fromkeys(names, 10))
 
 
 def test_ranks_of_another_component_replace_the_default_policy() -> None:
