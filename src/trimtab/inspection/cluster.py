@@ -15,10 +15,11 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import CustomWorkload, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.snapshot import Snapshot
 
 T = TypeVar("T")
-Workload = Deployment | ReplicaSet | ReplicationController | CloneSet
+Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | CustomWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,18 @@ KINDS: tuple[KindInfo, ...] = (
     KindInfo(ScaleDownPolicy, "scaledownpolicies", "only default policies are considered", is_optional=True),
     KindInfo(UnitedTopology, "unitedtopologies", "subsets are not considered", is_optional=True),
 )
-"""Everything that decisions look at; in the order in which a file lists it."""
+"""Everything that decisions look at; in the order in which a file lists it. A configuration may name more workloads."""
 
-INFO: Mapping[type[Any], KindInfo] = {each.model: each for each in KINDS}
+_INFO: Mapping[type[Any], KindInfo] = {each.model: each for each in KINDS}
+
+
+def info_of(kind: type[Any]) -> KindInfo:
+    """What is known about a kind."""
+    if issubclass(kind, CustomWorkload):
+        name = kind.named_as.kind
+        without = f"{name}s are not found; their ReplicaSets are shown on their own"
+        return KindInfo(kind, kind.named_as.plural, without, is_optional=True)
+    return _INFO[kind]
 
 
 class Gap(Model):
@@ -100,9 +110,18 @@ class Cluster:
         """The pods that a controller owns."""
         return self._pods_by_owner.get(uid, [])
 
-    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
-        """A Deployment's ReplicaSets."""
-        return self._sets_by_owner.get(deployment.metadata.uid, [])
+    @cached_property
+    def owners(self) -> ReplicaSetOwners:
+        """The kinds that own ReplicaSets: Deployment, and those that a configuration named when it was read."""
+        return ReplicaSetOwners(tuple(kind for kind in self.objects if issubclass(kind, CustomWorkload)))
+
+    def sets_of(self, owner: ReplicaSetOwner) -> list[ReplicaSet]:
+        """The ReplicaSets of a Deployment, or of another workload that owns some."""
+        return self._sets_by_owner.get(owner.metadata.uid, [])
+
+    def controllers_of(self, workload: Workload) -> Sequence[Workload]:
+        """The controllers of a workload's pods: its ReplicaSets, or itself."""
+        return self.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else [workload]
 
     def siblings_of(self, workload: Workload) -> list[str]:
         """The UIDs of the ReplicaSets with the same owner as a ReplicaSet, its own included; none without an owner."""
@@ -126,12 +145,11 @@ class Cluster:
         return [each for each in self.all(ScaleDownPolicy) if each.metadata.namespace == namespace]
 
     def workloads(self) -> Iterator[Workload]:
-        """Everything that can be scaled down; ReplicaSets of Deployments are left to these."""
-        kinds: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet)
+        """Everything that can be scaled down; ReplicaSets that their owners resize are left to these."""
+        kinds: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet, *self.owners.custom)
         for kind in kinds:
             for each in self.all(kind):
-                owner = each.metadata.controller
-                if kind is not ReplicaSet or owner is None or owner.kind != "Deployment":
+                if kind is not ReplicaSet or not self.owners.resizes(each.metadata):
                     yield each
 
     @cached_property

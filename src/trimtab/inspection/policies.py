@@ -44,7 +44,7 @@ def policy_of(
     cluster: Cluster, workload: Workload, settings: Settings
 ) -> tuple[AppliedPolicy, EffectivePolicy | None, Policy]:
     """The policy that applies, as a value and as it decides. Strategies that need samples rank no pod here."""
-    ref = workload_ref(workload)
+    ref = workload_ref(workload, cluster.owners)
     labels = cluster.namespace_labels(ref.namespace)
     found = effective_policy(ref, cluster.policies_in(ref.namespace), settings.defaults, labels)
     if found is None:

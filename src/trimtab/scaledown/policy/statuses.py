@@ -64,7 +64,7 @@ class Findings:
     unread: Sequence[str] = ()
     """Workloads whose controllers do not read the carrier."""
     managed: Mapping[str, str] = field(default_factory=dict)
-    """ReplicaSets that are resized by their Deployments, whose scale-downs are not held; and the Deployments' names."""
+    """ReplicaSets that are resized by their owners, whose scale-downs are not held; and these (`Deployment web`)."""
     ranked: int = 0
     unranked: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Pods without a rank, and the strategies that do not rank them."""
@@ -190,9 +190,10 @@ def _missing(spec: ScaleDownPolicySpec) -> str:
 
 
 def _managed_message(findings: Findings) -> str:
-    managed = [f"{name} is resized by its Deployment {owner}" for name, owner in findings.managed.items()]
-    advice = "name the Deployment in spec.targetRef, or use delivery: Continuous"
-    return f"{'; '.join(_shortened(managed))}; only requests to the Deployment are held; {advice}" if managed else ""
+    managed = [f"{name} is resized by its {owner}" for name, owner in findings.managed.items()]
+    kind = " or ".join(dict.fromkeys(owner.partition(" ")[0] for owner in findings.managed.values()))
+    advice = f"name the {kind} in spec.targetRef, or use delivery: Continuous"
+    return f"{'; '.join(_shortened(managed))}; only requests to the {kind} are held; {advice}" if managed else ""
 
 
 def _unranked_message(spec: ScaleDownPolicySpec, findings: Findings) -> str:
@@ -289,7 +290,7 @@ def _shortened(names: Sequence[str]) -> list[str]:
 
 
 def plan_status(plans: Sequence[Plan], before: int, after: int, now: int, error: str = "") -> PlanStatus:
-    """The status of a plan: one for the workload, or one for each ReplicaSet of a Deployment; and its error."""
+    """The status of a plan: one for the workload, or one for each of its ReplicaSets; and its error."""
     victims = tuple(key.partition("/")[2] for plan in plans for key in plan.keys)
     skews: dict[str, SkewStatus] = {}
     for leveling in (each for plan in plans for each in plan.levelings):
