@@ -14,7 +14,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -110,10 +110,8 @@ def with_template(workload: T, sets: Iterable[ReplicaSet]) -> T:
 @functools.cache
 def workload_type(kind: WorkloadKind) -> type[CustomWorkload]:
     """The type of a kind's objects; the same for the same kind."""
-    made: type[CustomWorkload] = msgspec.defstruct(
-        kind.kind, (), bases=(CustomWorkload,), namespace={"named_as": kind}, module=__name__
-    )
-    return made
+    made = msgspec.defstruct(kind.kind, (), bases=(CustomWorkload,), namespace={"named_as": kind}, module=__name__)
+    return cast("type[CustomWorkload]", made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def test_a_configuration_names_kinds_by_group_version_kind_and_plural() -> None:
             f"at most {MAX_WORKLOADS}",
             id="too many",
         ),
-        pytest.param([{"group": "argoproj.io"}], "workloads[0].version", "the version that is read", id="no version"),
+        pytest.param([{"group": "argoproj.io"}], "workloads[0]", "is missing the field `version`", id="no version"),
         pytest.param([{**NAMED, "scale": True}], "workloads[0].scale", "is not a field", id="an unknown field"),
     ],
 )

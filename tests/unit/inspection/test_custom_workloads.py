@@ -71,7 +71,7 @@ def test_its_pods_are_ranked_and_explained() -> None:
     cluster = three_zones().deployment("web", ON, constraints=[SOFT], model=Rollout).put(policy).build()
     ranked = rank_workload(cluster, find_workload(cluster, "rollout/web", "default"), SETTINGS)
     assert (ranked.kind, ranked.policy.name, len(ranked.controllers[0].pods)) == ("Rollout", "default/rolls", 8)
-    explained = explain_pod(cluster, find_pod(cluster, "web-1-0", "default"), SETTINGS)
+    explained = explain_pod(cluster, find_pod(cluster, "web-1-00", "default"), SETTINGS)
     assert explained.owners == ("ReplicaSet default/web-1", "Rollout default/web")
     assert explained.policy is not None
     assert explained.policy.name == "default/rolls"
