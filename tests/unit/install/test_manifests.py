@@ -208,6 +208,30 @@ def test_scale_requests_of_workloads_that_the_configuration_names_are_sent() -> 
     assert f"exists(o, {owners} && o.?controller.orValue(false))" in conditions["not-by-its-owner"]
 
 
+def definition(**version: Any) -> JSON:
+    """The definition of Rollouts in a cluster."""
+    served = {"name": "v1alpha1", "served": True, "subresources": {"scale": {}}, **version}
+    spec = {"names": {"kind": "Rollout"}, "versions": [served]}
+    return {"metadata": {"name": "rollouts.argoproj.io"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("existing", "want"),
+    [
+        pytest.param([definition()], "", id="a definition that fits"),
+        pytest.param(None, "", id="no cluster to look at"),
+        pytest.param([], "is not in the cluster; install its definition", id="none"),
+        pytest.param([definition(name="v1")], "is not served in version v1alpha1", id="another version"),
+        pytest.param([definition(served=False)], "is not served in version v1alpha1", id="a version of the past"),
+        pytest.param([definition(subresources={"status": {}})], "has no scale subresource", id="no scale"),
+    ],
+)
+def test_what_keeps_workloads_of_other_projects_from_being_followed(existing: list[JSON] | None, want: str) -> None:
+    """It is reported by `trimtab install`, and changes nothing."""
+    notes = list(definitions.workload_notes(naming(ROLLOUTS).read().workloads, existing))
+    assert [want in note for note in notes] == ([True] if want else [])
+
+
 def test_requests_are_admitted_while_trimtab_is_down() -> None:
     """And nothing is ever changed by a dry run."""
     for webhook in webhooks().values():

@@ -231,6 +231,19 @@ async def test_a_policy_for_a_rollouts_replicaset_says_to_name_the_rollout(polic
     )
 
 
+async def test_a_policy_for_a_kind_that_is_not_installed_says_so() -> None:
+    """The configuration names it, so the policy is accepted."""
+    cluster = PolicyCluster()
+    cluster.owners = OWNERS
+    await cluster.start()
+    await cluster.policy(targetRef=ROLLOUT)
+    assert await ready(cluster) == (
+        "WorkloadNotFound",
+        f"the cluster does not serve {KIND.api_version} Rollout; install its definition",
+    )
+    await cluster.close()
+
+
 async def test_a_policy_for_a_kind_that_is_not_named_says_how_to_name_it(policies: PolicyCluster) -> None:
     """It may have been stored before."""
     await policies.policy(targetRef=target("web", "Rollout", "argoproj.io/v1alpha1"))

@@ -78,6 +78,7 @@ class PolicyInspector:
         carrier = Carrier(policy.spec.carrier)
         findings = Findings(
             applies_to=tuple(own),
+            is_kind_absent=self._is_kind_absent(policy),
             exemptions=tuple(dict.fromkeys(exemptions)),
             unsupported=tuple(self._unsupported(policy)),
             overrides={name: policies[name].overridden for name in own if policies[name].overridden},
@@ -94,6 +95,11 @@ class PolicyInspector:
         for ref in self._groups.refs_in(policy.metadata.namespace):
             if (not ref.is_managed or ref.identity in named) and effective.matching_policies(ref, [policy]):
                 yield ref
+
+    def _is_kind_absent(self, policy: ScaleDownPolicy) -> bool:
+        target = policy.spec.target_ref
+        informer = None if target is None else self._view.custom.get(target.kind)
+        return informer is not None and informer.absent
 
     def _named_in(self, namespace: str) -> Iterable[tuple[str, str, str]]:
         """The workloads that policies of a namespace name."""

@@ -51,6 +51,8 @@ class Findings:
     faults: Sequence[str] = ()
     applies_to: Sequence[str] = ()
     """Workloads that users scale (`Deployment web`)."""
+    is_kind_absent: bool = False
+    """Whether the cluster does not have the kind of its target."""
     exemptions: Sequence[str] = ()
     """Why no policy applies to workloads that it refers to."""
     unsupported: Sequence[str] = ()
@@ -168,7 +170,7 @@ def obstacles(spec: ScaleDownPolicySpec, findings: Findings) -> Iterable[tuple[R
     applies_to = set(findings.applies_to)
     has_no_workload = not (applies_to or findings.overridden_by or findings.exemptions)
     yield Reason.NOT_SUPPORTED, "; ".join(findings.unsupported) if has_no_workload else ""
-    yield Reason.WORKLOAD_NOT_FOUND, _missing(spec) if has_no_workload else ""
+    yield Reason.WORKLOAD_NOT_FOUND, _missing(spec, findings) if has_no_workload else ""
     yield Reason.DISABLED, "; ".join(findings.exemptions) if not (applies_to or findings.overridden_by) else ""
     yield Reason.OVERRIDDEN, _overridden_message(findings) if not applies_to else ""
     yield Reason.OVERLAPPING_SELECTORS, _conflicts_message(findings) if applies_to <= set(findings.conflicts) else ""
@@ -180,9 +182,11 @@ def obstacles(spec: ScaleDownPolicySpec, findings: Findings) -> Iterable[tuple[R
     yield Reason.WRITE_FAILED, findings.error
 
 
-def _missing(spec: ScaleDownPolicySpec) -> str:
+def _missing(spec: ScaleDownPolicySpec, findings: Findings) -> str:
     if spec.target_ref is not None:
         kind, name = spec.target_ref.kind, spec.target_ref.name
+        if findings.is_kind_absent:
+            return f"the cluster does not serve {spec.target_ref.api_version} {kind}; install its definition"
         return f"there is no {kind} {name} in this namespace; create it, or name an existing one in spec.targetRef"
     return (
         "the selector matches the pods of no workload in this namespace; compare it with the labels in their templates"
