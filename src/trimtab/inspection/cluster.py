@@ -48,7 +48,7 @@ KINDS: tuple[KindInfo, ...] = (
 )
 """Everything that decisions look at; in the order in which a file lists it. A configuration may name more workloads."""
 
-_INFO: Mapping[type[Any], KindInfo] = {each.model: each for each in KINDS}
+INFO: Mapping[type[Any], KindInfo] = {each.model: each for each in KINDS}
 
 
 def info_of(kind: type[Any]) -> KindInfo:
@@ -57,7 +57,7 @@ def info_of(kind: type[Any]) -> KindInfo:
         name = kind.named_as.kind
         without = f"{name}s are not found; their ReplicaSets are shown on their own"
         return KindInfo(kind, kind.named_as.plural, without, is_optional=True)
-    return _INFO[kind]
+    return INFO[kind]
 
 
 class Gap(Model):
