@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.lab.rollouts import KIND, OWNERS, Rollout
 from trimtab.api import codec, configuration, scaledown, unitedtopology
@@ -23,6 +26,14 @@ NAMED: JSON = {"group": "argoproj.io", "version": "v1alpha1", "kind": "Rollout",
 def read(*kinds: JSON) -> configuration.TrimtabConfiguration:
     """A configuration with these workloads."""
     return configuration.read({"workloads": list(kinds)})
+
+
+def test_the_page_on_the_configuration_names_rollouts() -> None:
+    """As it stands there."""
+    page = (Path(__file__).parents[3] / "docs/configuration.md").read_text(encoding="utf-8")
+    section = page.partition("## Workloads of other projects")[2].partition("\n## ")[0]
+    (text,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    assert configuration.read(yaml.safe_load(text)).workloads == (WorkloadKind(**NAMED),)
 
 
 def test_a_configuration_names_kinds_by_group_version_kind_and_plural() -> None:
