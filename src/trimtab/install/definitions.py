@@ -82,7 +82,7 @@ def _why_not_followed(kind: WorkloadKind, spec: JSON | None) -> str:
     found = (spec.get("names") or {}).get("kind")
     if found != kind.kind:
         return f"is the kind {found}; write that in workloads"
-    version = next((each for each in spec.get("versions") or () if each.get("name") == kind.version), {})
+    version: JSON = next((each for each in spec.get("versions") or () if each.get("name") == kind.version), {})
     if not version.get("served"):
         return f"is not served in version {kind.version}; write another one in workloads"
     return "" if "scale" in (version.get("subresources") or {}) else "has no scale subresource, which it needs"
