@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect
 
-from trimtab.api import codec, configuration, default_constraints
+from trimtab.api import codec, configuration, default_constraints, workloads
 from trimtab.api.model import Model
 from trimtab.scaledown.sources.prometheus import ConnectionSettings
 
@@ -23,6 +23,7 @@ SECTIONS: dict[str, type[Model]] = {
     "scaleDown": configuration.ScaleDown,
     "scaleDown.defaultPolicies[]": configuration.DefaultPolicy,
     "scaleDown.sources.Prometheus": ConnectionSettings,
+    "workloads[]": workloads.WorkloadKind,
     "unitedTopology": configuration.UnitedTopologies,
     "cloneSet": configuration.CloneSets,
     "webhooks": configuration.Webhooks,

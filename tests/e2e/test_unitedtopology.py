@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, configuration, running, running_subsets
 from tests.lab.deployments import TAINT, DeploymentSandbox, deployment_sandbox
+from tests.lab.rollouts import KIND
 from trimtab.api import annotations as keys
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -39,7 +40,12 @@ log = logging.getLogger(__name__)
 
 ZONES = {"zone-a": 2, "zone-b": 2, "zone-c": 2}
 PATIENCE = 90.0
-VERSIONS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "CloneSet": "apps.kruise.io/v1alpha1"}
+VERSIONS = {
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "CloneSet": "apps.kruise.io/v1alpha1",
+    KIND.kind: KIND.api_version,
+}
 
 _OWN = {"matchExpressions": [{"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]}]}
 _RENTED = {"matchExpressions": [{"key": "type", "operator": "In", "values": ["virtual-kubelet"]}]}

@@ -22,6 +22,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import Subset, UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
 from trimtab.kube.errors import ApiError, BadRequest, ConfigError, Forbidden, Invalid
@@ -40,12 +41,17 @@ _QUOTA = "exceeded quota"
 
 
 async def patch_problems(
-    topology: UnitedTopology, client: Client, *, namespace: str, allowed_fields: Collection[str]
+    topology: UnitedTopology,
+    client: Client,
+    *,
+    namespace: str,
+    allowed_fields: Collection[str],
+    owners: ReplicaSetOwners = DEPLOYMENTS,
 ) -> Sequence[InvalidError]:
     """What API servers would refuse about the pods of the subsets, with paths such as `spec.subsets[0].patch.spec`."""
     if not any(map(_has_changes, topology.spec.subsets)):
         return []
-    template = await _pod_of_target(topology, client, namespace)
+    template = await _pod_of_target(topology, client, namespace, owners)
     if template is None:
         return []
     shaped: dict[int, JSON] = {}
@@ -65,10 +71,13 @@ def _has_changes(subset: Subset) -> bool:
     return subset.patch is not None or bool(subset.tolerations) or subset.node_selector_term is not None
 
 
-async def _pod_of_target(topology: UnitedTopology, client: Client, namespace: str) -> JSON | None:
-    """A pod as the target's controller creates it; None where there is no such workload."""
+async def _pod_of_target(
+    topology: UnitedTopology, client: Client, namespace: str, owners: ReplicaSetOwners
+) -> JSON | None:
+    """A pod as the target's controller creates it; None where there is no such workload, or it has no template."""
     reference = topology.spec.target_ref
-    kind = _KINDS.get(reference.kind)
+    custom = owners.by_kind.get(reference.kind)
+    kind = _KINDS.get(reference.kind) if custom is None else Resource.of(custom).raw
     if kind is None:
         return None
     try:
@@ -76,6 +85,8 @@ async def _pod_of_target(topology: UnitedTopology, client: Client, namespace: st
     except ApiError:
         return None
     template = (workload.get("spec") or {}).get("template") or {}
+    if not template:
+        return None
     metadata = template.get("metadata") or {}
     kept = {name: metadata[name] for name in ("labels", "annotations", "finalizers") if metadata.get(name)}
     generated = {"generateName": f"{reference.name}-", "namespace": namespace}

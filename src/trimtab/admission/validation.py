@@ -21,6 +21,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.ranking.faults import faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
@@ -33,9 +34,13 @@ Check = Callable[[Document, AdmissionRequest, Client], Awaitable[Sequence[Invali
 
 
 async def _united_topology(
-    allowed_fields: Collection[str], document: Document, request: AdmissionRequest, client: Client
+    allowed_fields: Collection[str],
+    owners: ReplicaSetOwners,
+    document: Document,
+    request: AdmissionRequest,
+    client: Client,
 ) -> Sequence[InvalidError]:
-    topology, problems = await read_beside(len(document.text), _read_topology, allowed_fields, document)
+    topology, problems = await read_beside(len(document.text), _read_topology, allowed_fields, owners, document)
     if problems:
         return problems
     others = await client.list(UnitedTopology, namespace=request.namespace)
@@ -50,12 +55,16 @@ async def _united_topology(
     ]
     if taken:
         return taken
-    return await patch_problems(topology, client, namespace=request.namespace, allowed_fields=allowed_fields)
+    return await patch_problems(
+        topology, client, namespace=request.namespace, allowed_fields=allowed_fields, owners=owners
+    )
 
 
-def _read_topology(allowed_fields: Collection[str], document: Document) -> tuple[UnitedTopology, list[InvalidError]]:
+def _read_topology(
+    allowed_fields: Collection[str], owners: ReplicaSetOwners, document: Document
+) -> tuple[UnitedTopology, list[InvalidError]]:
     topology = codec.decode(document.text, UnitedTopology)
-    return topology, list(unitedtopology.problems(topology, allowed_fields=allowed_fields))
+    return topology, list(unitedtopology.problems(topology, allowed_fields=allowed_fields, owners=owners))
 
 
 async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -> Sequence[InvalidError]:
@@ -73,24 +82,33 @@ def _clone_set_problems(document: Document, old: Document | None) -> list[Invali
 
 
 async def _scale_down_policy(
-    strategies: Mapping[str, Factory], document: Document, _request: AdmissionRequest, _client: Client
+    strategies: Mapping[str, Factory],
+    owners: ReplicaSetOwners,
+    document: Document,
+    _request: AdmissionRequest,
+    _client: Client,
 ) -> Sequence[InvalidError]:
-    return await read_beside(len(document.text), _policy_problems, strategies, document)
+    return await read_beside(len(document.text), _policy_problems, strategies, owners, document)
 
 
-def _policy_problems(strategies: Mapping[str, Factory], document: Document) -> list[InvalidError]:
-    return list(faults(codec.decode(document.text, ScaleDownPolicy), strategies))
+def _policy_problems(
+    strategies: Mapping[str, Factory], owners: ReplicaSetOwners, document: Document
+) -> list[InvalidError]:
+    return list(faults(codec.decode(document.text, ScaleDownPolicy), strategies, owners))
 
 
 def checks(
-    strategies: Mapping[str, Factory] = STRATEGIES, *, allowed_fields: Collection[str] = ()
+    strategies: Mapping[str, Factory] = STRATEGIES,
+    *,
+    allowed_fields: Collection[str] = (),
+    owners: ReplicaSetOwners = DEPLOYMENTS,
 ) -> Mapping[tuple[str, str], Check]:
     """All checks by group and kind; `strategies` are those that policies may name, `allowed_fields` the privileged
-    fields that the patches of subsets may change."""
+    fields that the patches of subsets may change, `owners` the kinds that own ReplicaSets, which can be targets."""
     return {
         ("apps.kruise.io", "CloneSet"): _clone_set,
-        ("apps.kruise.io", "UnitedTopology"): partial(_united_topology, allowed_fields),
-        ("trimtab.dev", "ScaleDownPolicy"): partial(_scale_down_policy, strategies),
+        ("apps.kruise.io", "UnitedTopology"): partial(_united_topology, allowed_fields, owners),
+        ("trimtab.dev", "ScaleDownPolicy"): partial(_scale_down_policy, strategies, owners),
     }
 
 

@@ -274,8 +274,8 @@ class Reason(enum.StrEnum):
     """Condition Ready of ScaleDownPolicy, and condition of the same name: Two workloads select the same pods; their
     pods are not ranked. Fix: give each selector labels of its own."""
     MANAGED_BY_DEPLOYMENT = "ManagedByDeployment"
-    """Condition Ready of ScaleDownPolicy: The target is a ReplicaSet that a Deployment resizes; only requests to the
-    Deployment are held. Fix: name the Deployment in `targetRef`, or use `delivery: Continuous`."""
+    """Condition Ready of ScaleDownPolicy: The target is a ReplicaSet that a Deployment, or another workload that owns
+    it, resizes; only requests to that are held. Fix: name it in `targetRef`, or use `delivery: Continuous`."""
     STRATEGY_FAILED = "StrategyFailed"
     """Condition Ready of ScaleDownPolicy: A strategy raised an error. Fix: read the message and the log."""
     CARRIER_NOT_CONSUMED = "CarrierNotConsumed"

@@ -17,13 +17,14 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, inspect
 
-from trimtab.api import codec, selectors
+from trimtab.api import codec, selectors, workloads
 from trimtab.api.default_constraints import DefaultConstraintSettings
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.model import Model
-from trimtab.api.scaledown import Mode, StrategySpec, WhenUnranked, strategy_problems
+from trimtab.api.scaledown import UNSUPPORTED_KINDS, Mode, StrategySpec, WhenUnranked, strategy_problems
 from trimtab.api.unitedtopology.privileges import FIELDS, PatchField
+from trimtab.api.workloads import MAX_WORKLOADS, ReplicaSetOwners, WorkloadKind
 
 API_VERSION: Final = "trimtab.dev/v1alpha1"
 KIND: Final = "TrimtabConfiguration"
@@ -277,6 +278,14 @@ class TrimtabConfiguration(Model):
         DefaultConstraintSettings()
     )
     scale_down: Annotated[ScaleDown, Meta(description="an object; see below")] = ScaleDown()
+    workloads: Annotated[
+        tuple[WorkloadKind, ...],
+        Meta(
+            description="a list of kinds beside Deployment that own ReplicaSets and have a scale subresource, such as "
+            f"Argo's Rollout; at most {MAX_WORKLOADS}",
+            max_length=MAX_WORKLOADS,
+        ),
+    ] = ()
     united_topology: Annotated[UnitedTopologies, Meta(description="an object; see below")] = UnitedTopologies()
     clone_set: Annotated[CloneSets, Meta(description="an object; see below")] = CloneSets()
     webhooks: Annotated[Webhooks, Meta(description="an object; see below")] = Webhooks()
@@ -292,6 +301,11 @@ class TrimtabConfiguration(Model):
     def defaults_at_admission(self) -> bool:
         """Whether default constraints are written into new pods."""
         return self.default_constraints.delivery == "Admission" and self.gate("EvenPodsSpread")
+
+    @property
+    def replicaset_owners(self) -> ReplicaSetOwners:
+        """The kinds that own ReplicaSets: Deployment, and those of `workloads`."""
+        return ReplicaSetOwners.of(self.workloads)
 
     def manages_namespace(self, namespace: str) -> bool:
         """Whether Trimtab manages this namespace."""
@@ -318,6 +332,7 @@ def problems(configuration: TrimtabConfiguration) -> Iterator[InvalidError]:
     """The errors that types cannot express. Strategies are validated by `ranking`."""
     yield from _name_problems(configuration)
     yield from _scale_down_problems(configuration.scale_down)
+    yield from workloads.problems(configuration.workloads, UNSUPPORTED_KINDS)
     yield from _webhook_problems(configuration.webhooks)
     election = configuration.leader_election
     if not election.lease_seconds > election.renew_seconds > 1.2 * election.retry_seconds:

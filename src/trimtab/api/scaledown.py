@@ -14,6 +14,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners, advice
 
 API_VERSION = "trimtab.dev/v1alpha1"
 POLICY_KIND = "ScaleDownPolicy"
@@ -45,7 +46,13 @@ class WorkloadReference(Model):
     """A workload in the policy's namespace."""
 
     api_version: Annotated[str, Meta(description="The workload's API version, such as apps/v1.")]
-    kind: Annotated[str, Meta(description="Deployment, ReplicaSet, ReplicationController or CloneSet.")]
+    kind: Annotated[
+        str,
+        Meta(
+            description="Deployment, ReplicaSet, ReplicationController, CloneSet, or a kind that Trimtab's "
+            "configuration lists in workloads."
+        ),
+    ]
     name: Annotated[str, Meta(description="The workload's name.", min_length=1)]
 
 
@@ -253,15 +260,15 @@ def _manages_spec(entry: Any) -> bool:
     return isinstance(fields, dict) and "f:spec" in fields
 
 
-def problems(policy: ScaleDownPolicy) -> Iterator[InvalidError]:
-    """The errors that a schema cannot find. Strategies are validated by `ranking`."""
+def problems(policy: ScaleDownPolicy, owners: ReplicaSetOwners = DEPLOYMENTS) -> Iterator[InvalidError]:
+    """The errors that a schema cannot find. Strategies are validated by `ranking`; `owners` can be targets too."""
     spec = policy.spec
     if spec.target_ref is None and spec.selector is None:
         yield InvalidError("spec", "selects no pods; write a targetRef or a selector")
     if spec.target_ref is not None and spec.selector is not None:
         yield InvalidError("spec.selector", "cannot be combined with targetRef; write one of them")
     if spec.target_ref is not None:
-        yield from _target_problems(spec.target_ref)
+        yield from _target_problems(spec.target_ref, owners.added_to(TARGETS))
     if spec.selector is not None:
         yield from limits.problems(spec.selector, "spec.selector")
     yield from strategy_problems(spec.strategies)
@@ -279,16 +286,14 @@ def strategy_problems(strategies: tuple[StrategySpec, ...]) -> Iterator[InvalidE
                 )
 
 
-def _target_problems(target: WorkloadReference) -> Iterator[InvalidError]:
+def _target_problems(target: WorkloadReference, targets: Mapping[str, tuple[str, ...]]) -> Iterator[InvalidError]:
     if target.kind in UNSUPPORTED_KINDS:
         yield InvalidError("spec.targetRef.kind", f"{target.kind} is not supported: {UNSUPPORTED_KINDS[target.kind]}")
         return
-    kinds = TARGETS.get(target.api_version)
+    kinds = targets.get(target.api_version)
     if kinds is None:
-        known = ", ".join(TARGETS)
-        yield InvalidError(
-            "spec.targetRef.apiVersion", f'"{target.api_version}" is not supported; write one of {known}'
-        )
+        reason = f'"{target.api_version}" is not supported; write one of {", ".join(targets)}'
+        yield InvalidError("spec.targetRef.apiVersion", f"{reason}{advice(target.api_version, targets)}")
     elif target.kind not in kinds:
         yield InvalidError(
             "spec.targetRef.kind",

@@ -78,7 +78,11 @@ def component(dependencies: Dependencies) -> Component:
     on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
     candidate = Candidate(partial(dependencies.elect, LEASE)) if configuration.leader_election.enabled else None
     hooks = [
-        *ScaleReviews(scale_downs.holder.hold, budget=configuration.scale_down.budget_seconds).hooks,
+        *ScaleReviews(
+            scale_downs.holder.hold,
+            budget=configuration.scale_down.budget_seconds,
+            owners=configuration.replicaset_owners,
+        ).hooks,
         *Validation(client, _checks(dependencies)).hooks,
         *pod_hooks(defaulting, topologies.subsets.hooks if topologies else (), _all(on_skip)),
     ]
@@ -96,8 +100,9 @@ def component(dependencies: Dependencies) -> Component:
 
 
 def _checks(dependencies: Dependencies) -> Mapping[tuple[str, str], Check]:
-    allowed = dependencies.configuration.united_topology.allowed_patch_fields
-    return checks(dependencies.strategies, allowed_fields=allowed)
+    configuration = dependencies.configuration
+    allowed = configuration.united_topology.allowed_patch_fields
+    return checks(dependencies.strategies, allowed_fields=allowed, owners=configuration.replicaset_owners)
 
 
 class _ScaleDowns:
@@ -106,7 +111,7 @@ class _ScaleDowns:
     def __init__(self, dependencies: Dependencies, topologies: _Topologies | None) -> None:
         configured = defaults(dependencies.configuration, dependencies.strategies)
         self._metrics = dependencies.scale_down_metrics
-        self.view = View(dependencies.client)
+        self.view = View(dependencies.client, owners=dependencies.configuration.replicaset_owners)
         self._sources = sources_for(
             dependencies.client,
             self.view,
@@ -154,7 +159,8 @@ class _ScaleDowns:
     def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:
         """Report a request that the server admitted without a decision."""
         log.warning("%s %s/%s was admitted without a decision: %s", hook.name, request.namespace, request.name, reason)
-        scale_down = reviews.scale_down_request(request) if hook.name == reviews.NAME else None
+        is_scale = hook.name == reviews.NAME
+        scale_down = reviews.scale_down_request(request, self.view.owners) if is_scale else None
         if scale_down is not None:
             self.holder.report_skipped(scale_down, _SKIPPED[outcome])
 
@@ -168,7 +174,8 @@ class _Topologies:
     def __init__(self, dependencies: Dependencies) -> None:
         client = dependencies.client
         allowed = dependencies.configuration.united_topology.allowed_patch_fields
-        self.view = TopologyView(client)
+        owners = dependencies.configuration.replicaset_owners
+        self.view = TopologyView(client, owners=owners)
         self.services = services_informer(client)
         known = schedulers(dependencies.configuration)
         self.simulation = Simulation(self.view, client.clock, profile_of=known.profile, services=self.services)
@@ -180,9 +187,11 @@ class _Topologies:
             workload=self.view.workload,
             allowed_fields=allowed,
             defaults=known.default_constraints,
+            owners=owners,
             registry=dependencies.registry,
         )
-        self.levels = Levels(self.view, evaluate=evaluator(pod_webhook=True, allowed_fields=allowed))
+        evaluate = evaluator(pod_webhook=True, allowed_fields=allowed, owners=owners)
+        self.levels = Levels(self.view, evaluate=evaluate)
         annotator = PodAnnotator(client, dependencies.topology_metrics)
         settle = dependencies.configuration.scale_down.settle_milliseconds / 1000
         self.preparation = ScaleDownPreparation(self.view, self.levels, annotator, client.clock, settle=settle)

@@ -51,7 +51,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
         return replace(configured, enabled=dependencies.switch.on)
 
     def make(client: Client) -> Component:
-        view = View(client)
+        view = View(client, owners=dependencies.configuration.replicaset_owners)
         sources = sources_for(
             client,
             view,
@@ -115,6 +115,7 @@ def _topology_settings(dependencies: Dependencies) -> UnitedTopologySettings:
         pod_webhook=dependencies.configuration.gate("PodWebhook"),
         namespaces=dependencies.namespaces,
         allowed_fields=dependencies.configuration.united_topology.allowed_patch_fields,
+        owners=dependencies.configuration.replicaset_owners,
     )
 
 

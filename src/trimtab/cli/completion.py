@@ -64,17 +64,17 @@ def _names(params: dict[str, Any], *, pods: bool) -> list[str]:
     from trimtab.inspection import targets
 
     source = Source(
-        params.get("kubeconfig"), params.get("context") or "", params.get("namespace") or "", params.get("snapshot")
+        *(params.get("kubeconfig"), params.get("context") or "", params.get("namespace") or ""),
+        *(params.get("snapshot"), params.get("config")),
     )
-    kinds = [Pod] if pods else [kind for kind in targets.PREFIXES if kind is not Pod]
+    workloads = [*(kind for kind in targets.PREFIXES if kind is not Pod), *source.owners().custom]
+    kinds = [Pod] if pods else workloads
     if source.snapshot is not None:
         from trimtab.inspection import files
 
         cluster = files.load(Path(source.snapshot))
         namespace = source.chosen_namespace(cluster)
-        return [
-            f"{targets.PREFIXES[kind]}/{name}" for kind in kinds for name in targets.names(cluster, kind, namespace)
-        ]
+        return targets.typed_names(cluster, kinds, namespace)
     return asyncio.run(_live_names(source, kinds))
 
 

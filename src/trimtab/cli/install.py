@@ -148,7 +148,8 @@ def install(
     options = replace(options, clonesets=definitions.has_clonesets(selection, existing), shared=shared)
     kept = [f"namespace {namespace} is not changed: {shared}"] if shared else []
     notes = (*_remaining_tasks(options), *_port_notes(options), *_mode_notes(options))
-    _print_notes(*selection.notes, *kept, *notes)
+    workloads = definitions.workload_notes(options.read().workloads, existing)
+    _print_notes(*selection.notes, *workloads, *kept, *notes)
     _print(manifests.everything(options, selection.manifests), output)
 
 

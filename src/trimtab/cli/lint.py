@@ -119,7 +119,13 @@ def _checked(
     cluster: Cluster = source.read() if is_live or source.snapshot is not None else Cluster(time=0)
     namespace = source.chosen_namespace(cluster)
     checked = () if all_namespaces else (namespace,)
-    world = world_of(written, cluster, namespace=namespace, checked=checked, defaults=settings.defaults)
+    world = world_of(
+        *(written, cluster),
+        namespace=namespace,
+        checked=checked,
+        defaults=settings.defaults,
+        owners=settings.owners,
+    )
     return check(world, ignored)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from trimtab.cli.source import Source, live_options
+from trimtab.cli.source import Source, config_option, live_options
 
 
 @click.command(
@@ -26,9 +26,16 @@ Examples:
 )
 @click.option("--anonymize", is_flag=True, help="Replace names, label values and images; what decisions say stays.")
 @click.option("--plain", is_flag=True, help="Write JSON without compressing it.")
+@config_option
 @live_options
 def snapshot(
-    file: Path | None, anonymize: bool, plain: bool, kubeconfig: Path | None, context: str, namespace: str
+    file: Path | None,
+    anonymize: bool,
+    plain: bool,
+    kubeconfig: Path | None,
+    context: str,
+    namespace: str,
+    config: Path | None,
 ) -> None:
     """Capture what decisions look at in a file: no secrets, no environment, no annotations of others.
 
@@ -39,7 +46,7 @@ def snapshot(
 
     if file is None and not plain and sys.stdout.isatty():
         raise click.UsageError("the file is compressed; redirect it (> cluster.json.zst), or add --plain")
-    cluster = Source(kubeconfig, context, namespace).read()
+    cluster = Source(kubeconfig, context, namespace, config=config).read()
     captured = files.to_file(cluster)
     content: Any = anonymous.anonymize(files.tree_of(captured)) if anonymize else captured
     data = files.encode(content, compress=not plain)

@@ -13,6 +13,7 @@ import click
 from trimtab.cli.output import Progress, warn
 
 if TYPE_CHECKING:
+    from trimtab.api.workloads import ReplicaSetOwners
     from trimtab.inspection.cluster import Cluster
     from trimtab.inspection.settings import Settings
     from trimtab.kube.client import Client
@@ -56,6 +57,12 @@ class Source:
 
         return Settings(configured(self.config, {}), strategies=registry())
 
+    def owners(self) -> ReplicaSetOwners:
+        """The kinds that own ReplicaSets, by the configuration."""
+        from trimtab.api.workloads import DEPLOYMENTS
+
+        return DEPLOYMENTS if self.config is None else self.settings().owners
+
     def read(self, kinds: Iterable[type[Any]] | None = None) -> Cluster:
         """The cluster, with warnings about what could not be read of it."""
         cluster = self._read(kinds)
@@ -70,7 +77,7 @@ class Source:
             return files.load(self.snapshot)
         from trimtab.inspection import reading
 
-        endpoint = self.endpoint()
+        endpoint, owners = self.endpoint(), self.owners()
 
         async def ask() -> Cluster:
             with Progress("reading") as progress:
@@ -78,7 +85,7 @@ class Source:
                     return await reading.read(
                         client,
                         namespace=self.namespace or endpoint.namespace,
-                        kinds=reading.ALL if kinds is None else kinds,
+                        kinds=(*reading.ALL, *owners.custom) if kinds is None else kinds,
                         origin=endpoint.origin,
                         progress=progress.update,
                     )
@@ -122,5 +129,6 @@ def config_option(function: F) -> F:
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
-        help="A TrimtabConfiguration, for default policies and constraints.  [default: that of a new installation]",
+        help="A TrimtabConfiguration, for default policies and constraints, and workloads of other kinds.  [default: "
+        "that of a new installation]",
     )(function)

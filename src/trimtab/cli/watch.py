@@ -79,7 +79,7 @@ async def _follow(
         asyncio.get_running_loop().add_signal_handler(each, ended.set)
     async with client_of(endpoint) as client:
         scope, kinds, gaps = await reading.readable(
-            client, namespace=source.namespace or endpoint.namespace, kinds=FOLLOWED
+            client, namespace=source.namespace or endpoint.namespace, kinds=(*FOLLOWED, *settings.owners.custom)
         )
         for gap in gaps:
             warn(gap.sentence())

@@ -92,10 +92,18 @@ def anonymize(tree: JSON) -> JSON:
     for plural in ("namespaces", "nodes", *_LISTS):
         for each in objects.get(plural, ()):
             names.of(each.get("metadata", {}).get("name", ""), _LISTS[plural])
-    changed = {plural: [_object(each, names, _LISTS[plural]) for each in found] for plural, found in objects.items()}
+    lists = {plural: found for plural, found in objects.items() if plural in _LISTS}
+    changed = {plural: [_object(each, names, _LISTS[plural]) for each in found] for plural, found in lists.items()}
+    custom = [_custom(each, names) for each in objects.get("workloads", ())]
+    changed |= {"workloads": custom} if custom else {}
     gaps = [{**each, "reason": "may not be listed"} for each in tree.get("gaps", ())]
     namespace = names.of(tree.get("namespace", "default"), "namespace")
     return {**tree, "namespace": namespace, "anonymized": True, "gaps": gaps, "objects": changed}
+
+
+def _custom(value: JSON, names: _Names) -> JSON:
+    """The workloads of a kind that a configuration named; the kind itself is kept."""
+    return {**value, "items": [_object(each, names, "workload") for each in value.get("items", ())]}
 
 
 def _object(value: JSON, names: _Names, what: str) -> JSON:

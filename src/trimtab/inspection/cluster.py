@@ -15,11 +15,12 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import CustomWorkload, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.ranking.explicit import annotated_rank, owner_key
 from trimtab.snapshot import Snapshot
 
 T = TypeVar("T")
-Workload = Deployment | ReplicaSet | ReplicationController | CloneSet
+Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | CustomWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,18 @@ KINDS: tuple[KindInfo, ...] = (
     KindInfo(PodGroupCost, "podgroupcosts", "ranks of other components are not considered but for annotations", True),
     KindInfo(UnitedTopology, "unitedtopologies", "subsets are not considered", is_optional=True),
 )
-"""Everything that decisions look at; in the order in which a file lists it."""
+"""Everything that decisions look at; in the order in which a file lists it. A configuration may name more workloads."""
 
 INFO: Mapping[type[Any], KindInfo] = {each.model: each for each in KINDS}
+
+
+def info_of(kind: type[Any]) -> KindInfo:
+    """What is known about a kind."""
+    if issubclass(kind, CustomWorkload):
+        name = kind.named_as.kind
+        without = f"{name}s are not found; their ReplicaSets are shown on their own"
+        return KindInfo(kind, kind.named_as.plural, without, is_optional=True)
+    return INFO[kind]
 
 
 class Gap(Model):
@@ -102,13 +112,22 @@ class Cluster:
         """The pods that a controller owns."""
         return self._pods_by_owner.get(uid, [])
 
-    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
-        """A Deployment's ReplicaSets."""
-        return self.sets_owned_by(deployment.metadata.uid)
+    @cached_property
+    def owners(self) -> ReplicaSetOwners:
+        """The kinds that own ReplicaSets: Deployment, and those that a configuration named when it was read."""
+        return ReplicaSetOwners(tuple(kind for kind in self.objects if issubclass(kind, CustomWorkload)))
+
+    def sets_of(self, owner: ReplicaSetOwner) -> list[ReplicaSet]:
+        """The ReplicaSets of a Deployment, or of another workload that owns some."""
+        return self.sets_owned_by(owner.metadata.uid)
 
     def sets_owned_by(self, uid: str) -> list[ReplicaSet]:
-        """The ReplicaSets of a Deployment, by its UID."""
+        """The ReplicaSets of a workload, by its UID."""
         return self._sets_by_owner.get(uid, [])
+
+    def controllers_of(self, workload: Workload) -> Sequence[Workload]:
+        """The controllers of a workload's pods: its ReplicaSets, or itself."""
+        return self.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else [workload]
 
     def ranked_pods(self, uid: str) -> list[Pod]:
         """The pods of a controller that have an annotated rank."""
@@ -140,12 +159,11 @@ class Cluster:
         return [each for each in self.all(ScaleDownPolicy) if each.metadata.namespace == namespace]
 
     def workloads(self) -> Iterator[Workload]:
-        """Everything that can be scaled down; ReplicaSets of Deployments are left to these."""
-        kinds: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet)
+        """Everything that can be scaled down; ReplicaSets that their owners resize are left to these."""
+        kinds: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet, *self.owners.custom)
         for kind in kinds:
             for each in self.all(kind):
-                owner = each.metadata.controller
-                if kind is not ReplicaSet or owner is None or owner.kind != "Deployment":
+                if kind is not ReplicaSet or not self.owners.resizes(each.metadata):
                     yield each
 
     @cached_property

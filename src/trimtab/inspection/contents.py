@@ -22,12 +22,14 @@ from trimtab.api.pods import Pod, PodCondition, PodSpec, PodTemplateSpec, Volume
 from trimtab.api.scaledown import PodGroupCost
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.placement.support import STORAGE
+from trimtab.unitedtopology.targets import REVISION
 
 T = TypeVar("T")
 
 _PREFIXES = ("trimtab.dev/", "deployment.kubernetes.io/")
 KEPT_ANNOTATIONS = frozenset({DELETION_COST, ALPHA_COST, *SUBSET_KEYS})
-"""The annotations that decisions look at, beside Trimtab's own and those of Deployments on their ReplicaSets."""
+"""The annotations that decisions look at, beside Trimtab's own, those of Deployments on their ReplicaSets, and the
+revisions that other kinds write there."""
 
 
 def trimmed(an_object: T) -> T:
@@ -60,7 +62,7 @@ def _metadata(metadata: ObjectMeta) -> ObjectMeta:
 
 
 def _is_kept(annotation: str) -> bool:
-    return annotation in KEPT_ANNOTATIONS or annotation.startswith(_PREFIXES)
+    return annotation in KEPT_ANNOTATIONS or annotation.startswith(_PREFIXES) or annotation.endswith(REVISION)
 
 
 def _pod_spec(spec: PodSpec) -> PodSpec:

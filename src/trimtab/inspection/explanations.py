@@ -113,7 +113,7 @@ def _owners(cluster: Cluster, pod: Pod) -> Iterator[Workload]:
     """The controllers of a pod, its own first."""
     owner = pod.metadata.controller
     while owner is not None:
-        kind = _OWNERS.get(owner.kind)
+        kind = _OWNERS.get(owner.kind) or cluster.owners.find(owner)
         found = None if kind is None else cluster.find(kind, pod.metadata.namespace, owner.name)
         if found is None or found.metadata.uid != owner.uid:
             return
@@ -122,8 +122,7 @@ def _owners(cluster: Cluster, pod: Pod) -> Iterator[Workload]:
 
 
 def _family(cluster: Cluster, workload: Workload) -> list[Pod]:
-    controllers = cluster.sets_of(workload) if isinstance(workload, Deployment) else [workload]
-    return [pod for each in controllers for pod in cluster.pods_of(each.metadata.uid)]
+    return [pod for each in cluster.controllers_of(workload) for pod in cluster.pods_of(each.metadata.uid)]
 
 
 def _placement(cluster: Cluster, pod: Pod, settings: Settings, notes: list[str]) -> PlacedPod | None:

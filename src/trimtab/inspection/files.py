@@ -22,6 +22,7 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import CustomWorkload, WorkloadKind, workload_type
 from trimtab.inspection.cluster import KINDS, Cluster, Gap
 
 API_VERSION = "trimtab.dev/v1alpha1"
@@ -30,6 +31,18 @@ _MAGIC = b"\x28\xb5\x2f\xfd"
 _LEVEL = 3
 _MOST = 4 * 2**30
 """Bytes of JSON that a file may decompress to."""
+
+
+class CustomWorkloads(WorkloadKind):
+    """The workloads of a kind that a configuration named."""
+
+    items: tuple[CustomWorkload, ...] = ()
+
+    def typed(self) -> tuple[type[CustomWorkload], tuple[CustomWorkload, ...]]:
+        """The kind's type, and the workloads as objects of it."""
+        named = WorkloadKind(group=self.group, version=self.version, kind=self.kind, plural=self.plural)
+        model = workload_type(named)
+        return model, tuple(model(metadata=each.metadata, spec=each.spec, status=each.status) for each in self.items)
 
 
 class Objects(Model):
@@ -47,6 +60,7 @@ class Objects(Model):
     scaledownpolicies: tuple[ScaleDownPolicy, ...] = ()
     podgroupcosts: tuple[PodGroupCost, ...] = ()
     unitedtopologies: tuple[UnitedTopology, ...] = ()
+    workloads: tuple[CustomWorkloads, ...] = ()
 
 
 class ClusterFile(Model, omit_defaults=False):
@@ -63,7 +77,11 @@ class ClusterFile(Model, omit_defaults=False):
 
 def to_file(cluster: Cluster, *, anonymized: bool = False) -> ClusterFile:
     """A cluster as a file holds it."""
-    objects = {info.plural: tuple(cluster.all(info.model)) for info in KINDS}
+    objects: dict[str, Any] = {info.plural: tuple(cluster.all(info.model)) for info in KINDS}
+    workloads = tuple(
+        CustomWorkloads(**msgspec.structs.asdict(model.named_as), items=tuple(cluster.all(model)))
+        for model in cluster.owners.custom
+    )
     return ClusterFile(
         api_version="trimtab.dev/v1alpha1",
         kind="ClusterSnapshot",
@@ -71,7 +89,7 @@ def to_file(cluster: Cluster, *, anonymized: bool = False) -> ClusterFile:
         namespace=cluster.namespace,
         anonymized=anonymized,
         gaps=cluster.gaps,
-        objects=Objects(**objects),
+        objects=Objects(**objects, workloads=workloads),
     )
 
 
@@ -99,7 +117,8 @@ def decode(data: bytes, *, origin: str) -> Cluster:
     except (InvalidError, ValueError) as error:
         reason = f"is not a file of `trimtab snapshot`: {error}"
         raise InvalidError(origin, reason) from error
-    objects = {info.model: getattr(file.objects, info.plural) for info in KINDS}
+    objects: dict[type[Any], Any] = {info.model: getattr(file.objects, info.plural) for info in KINDS}
+    objects |= dict(each.typed() for each in file.objects.workloads)
     return Cluster(time=time, objects=objects, gaps=file.gaps, origin=origin, namespace=file.namespace)
 
 

@@ -15,12 +15,14 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod, PodTemplateSpec
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 
 _SUFFIXES = (".yaml", ".yml", ".json")
+_TEMPLATE = ("spec", "template")
 TEMPLATES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "CloneSet", "Job"),
-        ("spec", "template"),
+        _TEMPLATE,
     ),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
@@ -111,12 +113,12 @@ def _objects(tree: Any, file: str, line: int) -> Iterator[Manifest]:
         yield Manifest(tree, file, line)
 
 
-def template_of(manifest: Manifest) -> PodTemplateSpec | None:
+def template_of(manifest: Manifest, owners: ReplicaSetOwners = DEPLOYMENTS) -> PodTemplateSpec | None:
     """The pod template of a manifest, or the pod itself; None for a kind that creates no pods. Raises InvalidError."""
     if manifest.kind == "Pod":
         pod = _converted(manifest, manifest.tree, Pod)
         return PodTemplateSpec(metadata=pod.metadata, spec=pod.spec)
-    path = TEMPLATES.get(manifest.kind)
+    path = _TEMPLATE if manifest.kind in owners.by_kind else TEMPLATES.get(manifest.kind)
     if path is None:
         return None
     tree: Any = manifest.tree
@@ -132,9 +134,9 @@ def _converted(manifest: Manifest, tree: Any, kind: type[Any]) -> Any:
         raise InvalidError(f"{manifest.place}: {manifest.kind} {manifest.name}: {error.path}", error.reason) from error
 
 
-def pod_of(manifest: Manifest, namespace: str) -> Pod | None:
+def pod_of(manifest: Manifest, namespace: str, owners: ReplicaSetOwners = DEPLOYMENTS) -> Pod | None:
     """The pod that a manifest describes, or that its workload creates; None for a kind that creates no pods."""
-    template = template_of(manifest)
+    template = template_of(manifest, owners)
     if template is None:
         return None
     metadata = ObjectMeta(

@@ -22,6 +22,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
+from trimtab.api.workloads import CustomWorkload, ReplicaSetOwners
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.plans import PlanInput, controller_plans, controller_sizes
 from trimtab.inspection.settings import Settings
@@ -31,7 +32,6 @@ from trimtab.kube import versions
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.informers import Informer
-from trimtab.scaledown.policy.workloads import is_managed_by_deployment
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.results.evaluation import ControllerState, PlanState, evaluate
 from trimtab.scaledown.results.history import Distribution, ScaleDownRecord
@@ -90,7 +90,9 @@ class ScaleDownObserver:
     open: dict[tuple[str, str, str], list[OpenScaleDown]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kept: tuple[type[Any], ...] = (Pod, *WORKLOADS)
+        custom = tuple(kind for kind in self.kinds if issubclass(kind, CustomWorkload))
+        self._owners = ReplicaSetOwners(custom)
+        kept: tuple[type[Any], ...] = (Pod, *WORKLOADS, *custom)
         self._logs: dict[type[Any], VersionLog[Any]] = {kind: VersionLog() for kind in kept}
         self._informers: dict[type[Any], Informer[Any]] = {}
         for kind in self.kinds:
@@ -140,7 +142,7 @@ class ScaleDownObserver:
 
     def _updated(self, kind: type[Any], old: Any, new: Any) -> None:
         self._logs[kind].put(new, self.client.clock.monotonic())
-        if kind is Pod or is_managed_by_deployment(new.metadata) or new.desired_replicas == old.desired_replicas:
+        if kind is Pod or self._owners.resizes(new.metadata) or new.desired_replicas == old.desired_replicas:
             return
         key = (kind.__name__, new.metadata.namespace, new.metadata.name)
         version = versions.number(new.metadata.resource_version) or 0

@@ -13,6 +13,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from trimtab.api.model import Model
 from trimtab.api.pods import Pod
+from trimtab.api.workloads import ReplicaSetOwners
 from trimtab.inspection import manifests
 from trimtab.inspection.cluster import Cluster, Gap
 from trimtab.inspection.manifests import Manifest
@@ -79,7 +80,7 @@ def place_manifest(
     cluster: Cluster, manifest: Manifest, settings: Settings, *, count: int, namespace: str, seed: int
 ) -> PlacementReport:
     """Place so many pods of a manifest, each with the earlier ones in place. Raises InvalidError."""
-    pod = manifests.pod_of(manifest, namespace)
+    pod = manifests.pod_of(manifest, namespace, settings.owners)
     if pod is None:
         raise InvalidError(
             manifest.place, f"{manifest.kind} {manifest.name} creates no pods; write a Pod or a workload"
@@ -87,7 +88,7 @@ def place_manifest(
     if not cluster.snapshot.nodes.known.any():
         raise InvalidError("nodes", "there are none to place pods on")
     profile = profile_of(pod, settings)
-    pod, workload = _owned(pod, manifest)
+    pod, workload = _owned(pod, manifest, settings.owners)
     if workload is not None:
         cluster.snapshot.put(workload)
     decisions: list[Decision] = []
@@ -118,9 +119,9 @@ def why_here(cluster: Cluster, pod: Pod, settings: Settings) -> PlacedPod:
     return described(1, decision, node=pod.spec.node_name)
 
 
-def _owned(pod: Pod, manifest: Manifest) -> tuple[Pod, ReplicaSet | None]:
+def _owned(pod: Pod, manifest: Manifest, owners: ReplicaSetOwners) -> tuple[Pod, ReplicaSet | None]:
     """The pod as its workload creates it: default constraints take their selector from its ReplicaSet's labels."""
-    if manifest.kind not in _CREATING or not pod.metadata.labels:
+    if manifest.kind not in (*_CREATING, *owners.by_kind) or not pod.metadata.labels:
         return pod, None
     metadata = ObjectMeta(name=manifest.name, namespace=pod.metadata.namespace, uid="manifest")
     selector = LabelSelector(match_labels=pod.metadata.labels)

@@ -11,6 +11,7 @@ from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.pods import Pod
+from trimtab.api.workloads import ReplicaSetOwner, with_template
 from trimtab.inspection import nodes
 from trimtab.inspection.cluster import Cluster, Gap, Workload
 from trimtab.inspection.policies import AppliedPolicy, policy_of
@@ -182,6 +183,7 @@ def controller_plans(
     model = ControllerModel(cluster.time, window, is_stable(cluster, workload), settings.options, settings.rank)
     foreign = (effective.spec.other_costs if effective is not None else None) or settings.foreign_costs
     subset_tiers = tiers(cluster, workload, replicas)
+    workload = with_template(workload, cluster.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ())
     plans = (
         plan_controller(
             *(workload, size, cluster.pods_of(size.uid), cluster.snapshot, policy),
@@ -197,7 +199,7 @@ def controller_plans(
 
 def controller_sizes(cluster: Cluster, workload: Workload, replicas: int) -> tuple[ControllerSize, ...]:
     """The controllers that shrink when a workload is scaled down."""
-    sets = cluster.sets_of(workload) if isinstance(workload, Deployment) else ()
+    sets = cluster.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ()
     return proportional.controller_sizes(workload, replicas, sets, siblings=cluster.siblings_of(workload))
 
 
@@ -256,8 +258,8 @@ def _obstacles(cluster: Cluster, workload: Workload, made: PlanInput) -> Iterato
     if made.applied.problem:
         yield f"the policy does not work: {made.applied.problem}"
     yield from made.applied.notes
-    if isinstance(workload, Deployment) and not made.sizes:
-        yield "no ReplicaSet shrinks: the Deployment has none with pods, or its strategy is Recreate during a rollout"
+    if isinstance(workload, ReplicaSetOwner) and not made.sizes:
+        yield f"no ReplicaSet shrinks: {_without_sizes(workload)}"
     if is_rolling_out(cluster, workload):
         yield _rollout(cluster, workload)
     owner = workload.metadata.controller
@@ -270,10 +272,18 @@ def _obstacles(cluster: Cluster, workload: Workload, made: PlanInput) -> Iterato
     yield from _unsettled(cluster, made.sizes)
 
 
+def _without_sizes(workload: ReplicaSetOwner) -> str:
+    if isinstance(workload, Deployment):
+        return "the Deployment has none with pods, or its strategy is Recreate during a rollout"
+    kind = kind_of(workload)
+    return f"the {kind} has none with pods, or several, among which its controller divides its size in a way of its own"
+
+
 def _rollout(cluster: Cluster, workload: Workload) -> str:
     if clonesets.is_rolling(workload, cluster.pods_of(workload.metadata.uid)):
         return "its pods are of several revisions, of which the older are deleted first: Trimtab would leave it alone"
-    return "a rollout is under way: its ReplicaSets shrink in proportion, and the rollout goes on deleting pods"
+    how = "its ReplicaSets shrink in proportion, and " if isinstance(workload, Deployment) else ""
+    return f"a rollout is under way: {how}the rollout goes on deleting pods"
 
 
 def _unsettled(cluster: Cluster, sizes: Sequence[ControllerSize]) -> Iterator[str]:

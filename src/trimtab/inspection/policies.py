@@ -8,6 +8,7 @@ from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.api.workloads import CustomWorkload
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.settings import Settings
 from trimtab.ranking.explicit import explicit_policy
@@ -59,7 +60,7 @@ def policy_of(
     cluster: Cluster, workload: Workload, settings: Settings
 ) -> tuple[AppliedPolicy, EffectivePolicy | None, Policy]:
     """The policy that applies, as a value and as it decides. Strategies that need samples rank no pod here."""
-    ref = workload_ref(workload)
+    ref = workload_ref(workload, cluster.owners)
     labels = cluster.namespace_labels(ref.namespace)
     found = effective_policy(ref, cluster.policies_in(ref.namespace), settings.defaults, labels)
     if found is None:
@@ -108,8 +109,10 @@ def _about_samples(spec: ScaleDownPolicySpec, settings: Settings) -> str:
 
 
 def _top(cluster: Cluster, workload: Workload) -> WorkloadRef:
-    """The workload that users scale: the Deployment of a ReplicaSet."""
-    owner = workload.metadata.controller
-    found = None if owner is None else cluster.find(Deployment, workload.metadata.namespace, owner.name)
-    is_owner = owner is not None and found is not None and found.metadata.uid == owner.uid
-    return workload_ref(found if found is not None and is_owner else workload)
+    """The workload that users scale: the Deployment of a ReplicaSet, or what else owns it."""
+    owner, found = workload.metadata.controller, workload
+    if owner is not None and cluster.owners.resizes(workload.metadata):
+        kind: type[Deployment | CustomWorkload] = cluster.owners.find(owner) or Deployment
+        above = cluster.find(kind, workload.metadata.namespace, owner.name)
+        found = above if above is not None and above.metadata.uid == owner.uid else workload
+    return workload_ref(found, cluster.owners)

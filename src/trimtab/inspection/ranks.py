@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trimtab.api.annotations import DELETION_COST, CostOwner, cost_owner
-from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.inspection import nodes
@@ -101,8 +100,7 @@ def rank_workload(cluster: Cluster, workload: Workload, settings: Settings) -> W
 
 def _plans(cluster: Cluster, workload: Workload, settings: Settings) -> Iterator[ControllerPlan]:
     """The plan of each controller that leaves one pod: its victims are the whole order."""
-    controllers = cluster.sets_of(workload) if isinstance(workload, Deployment) else [workload]
-    for each in controllers:
+    for each in cluster.controllers_of(workload):
         active = sum(pod.active for pod in cluster.pods_of(each.metadata.uid))
         if active:
             yield from controller_plans(cluster, each, min(1, active - 1), settings).plans

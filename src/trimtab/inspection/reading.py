@@ -1,7 +1,8 @@
 """Reads a cluster with list rights alone.
 
 A kind that may not be listed in the whole cluster is listed in the namespace asked about. What is forbidden there too
-becomes a `Gap`: the rest is shown, and the gap says what is missing. A kind that is not installed is no gap.
+becomes a `Gap`: the rest is shown, and the gap says what is missing. A kind that is not installed is no gap, unless a
+configuration names it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from trimtab.inspection.cluster import INFO, KINDS, Cluster, Gap, KindInfo
+from trimtab.api.workloads import CustomWorkload
+from trimtab.inspection.cluster import KINDS, Cluster, Gap, KindInfo, info_of
 from trimtab.inspection.contents import trimmed
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Forbidden, Gone, NotFound
@@ -34,7 +36,7 @@ async def read(
     progress: Progress | None = None,
 ) -> Cluster:
     """The cluster as it is now. Raises the errors of `kube` where the cluster cannot be reached."""
-    infos = [INFO[kind] for kind in kinds]
+    infos = [info_of(kind) for kind in kinds]
     found = await asyncio.gather(*(_listed(client, info, namespace, progress or _silent) for info in infos))
     return Cluster(
         time=client.server_time.now(),
@@ -49,7 +51,7 @@ async def readable(
     client: Client, *, namespace: str, kinds: Iterable[type[Any]]
 ) -> tuple[str, list[type[Any]], tuple[Gap, ...]]:
     """The namespace to follow (empty for all), the kinds that may be listed there, and what is missing."""
-    infos = [INFO[kind] for kind in kinds]
+    infos = [info_of(kind) for kind in kinds]
     answers = [await _probed(client, info, "") for info in infos]
     refused = {info.plural for info, answer in zip(infos, answers, strict=True) if isinstance(answer, Forbidden)}
     scope = namespace if "pods" in refused else ""
@@ -60,7 +62,9 @@ async def readable(
         final = await _probed(client, info, scope) if is_scoped else answer
         if final is None:
             found.append(info.model)
-        elif isinstance(final, Forbidden):
+        elif isinstance(final, NotFound):
+            gaps += _absence(info)
+        else:
             gaps.append(_gap(info, f"namespace {scope}" if is_scoped else "cluster", final, info.without))
         if is_scoped and info.plural == "pods" and final is None and isinstance(answer, Forbidden):
             gaps.append(_gap(info, "other namespaces", answer, f"only namespace {scope} is followed"))
@@ -86,7 +90,7 @@ async def _listed(
     try:
         return await _all(client, resource, "", progress), ()
     except NotFound:
-        return (), ()
+        return (), _absence(info)
     except Forbidden as error:
         refused = error
     if not resource.namespaced or not namespace:
@@ -117,6 +121,14 @@ async def _pages(client: Client, resource: Resource[Any], namespace: str, progre
             found += map(trimmed, page.items)
             progress(resource.plural, len(found))
     return found
+
+
+def _absence(info: KindInfo) -> tuple[Gap, ...]:
+    """The gap of a kind that a configuration names and the cluster does not have."""
+    if not issubclass(info.model, CustomWorkload):
+        return ()
+    reason = f"the cluster does not serve {info.model.named_as.api_version} {info.model.named_as.kind}"
+    return (Gap(resource=info.plural, scope="cluster", reason=reason, effect=info.without),)
 
 
 def _gap(info: KindInfo, scope: str, error: Forbidden, effect: str) -> Gap:

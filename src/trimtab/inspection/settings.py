@@ -11,6 +11,7 @@ from functools import cached_property
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.placement.schedulers import Schedulers
 from trimtab.ranking.rankers import Constraint, RankSettings, no_defaults
 from trimtab.ranking.strategies import STRATEGIES, Factory
@@ -43,6 +44,11 @@ class Settings:
             return read_defaults(given.scale_down, exempt=exempt, only=given.namespaces, registry=self.strategies)
         except InvalidError as error:
             raise error.under("scaleDown") from None
+
+    @property
+    def owners(self) -> ReplicaSetOwners:
+        """The kinds that own ReplicaSets: Deployment, and those that the configuration names."""
+        return DEPLOYMENTS if self.configuration is None else self.configuration.replicaset_owners
 
     @cached_property
     def schedulers(self) -> Schedulers:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trimtab.api.apps import Deployment
 from trimtab.api.core import ReplicationController
 from trimtab.api.model import Model
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import ReplicaSetOwner
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.targets import kind_of
 from trimtab.subsets.apportionment import limits
@@ -74,7 +74,7 @@ def tiers(cluster: Cluster, workload: Workload, replicas: int) -> Mapping[str, i
     topology = topology_for(cluster, workload)
     if topology is None or isinstance(workload, ReplicationController):
         return None
-    target = target_of(workload, cluster.sets_of(workload) if isinstance(workload, Deployment) else ())
+    target = target_of(workload, cluster.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ())
     pods = [pod for uid in sorted(target.owners) for pod in cluster.pods_of(uid) if pod.active]
     members = [member_of(pod, topology, _node(cluster, pod)) for pod in pods]
     found = all_bands(topology, members, replicas=replicas, revision=target.revision)

@@ -12,7 +12,8 @@ from trimtab.api.core import ReplicationController
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import UNSUPPORTED_KINDS
-from trimtab.inspection.cluster import INFO, Cluster, Workload
+from trimtab.api.workloads import DEPLOYMENTS, CustomWorkload, ReplicaSetOwners
+from trimtab.inspection.cluster import Cluster, Workload, info_of
 
 _ALIASES: Mapping[str, type[Any]] = {
     **dict.fromkeys(("deployment", "deployments", "deploy", "deployment.apps", "deployments.apps"), Deployment),
@@ -21,7 +22,7 @@ _ALIASES: Mapping[str, type[Any]] = {
     **dict.fromkeys(("cloneset", "clonesets", "clone", "clonesets.apps.kruise.io"), CloneSet),
     **dict.fromkeys(("pod", "pods", "po"), Pod),
 }
-"""The names of kinds, as kubectl knows them."""
+"""The names of built-in kinds, as kubectl knows them."""
 PREFIXES: Mapping[type[Any], str] = {
     Deployment: "deploy",
     ReplicaSet: "rs",
@@ -41,6 +42,11 @@ def kind_of(workload: object) -> str:
     return type(workload).__name__
 
 
+def prefix(kind: type[Any]) -> str:
+    """What a user types for a kind, before the name."""
+    return kind.named_as.kind.lower() if issubclass(kind, CustomWorkload) else PREFIXES[kind]
+
+
 def display(workload: Workload) -> str:
     """`Deployment shop/web`."""
     return f"{kind_of(workload)} {workload.metadata.namespace}/{workload.metadata.name}"
@@ -48,7 +54,7 @@ def display(workload: Workload) -> str:
 
 def find_workload(cluster: Cluster, text: str, namespace: str) -> Workload:
     """The workload that a user named. Raises InvalidError with what to type instead."""
-    kind, name = parse(text)
+    kind, name = parse(text, cluster.owners)
     if kind is Pod:
         raise InvalidError(text, f"is a pod, not a workload; write deploy/NAME, or: trimtab explain {text}")
     found: Workload | None = cluster.find(kind, namespace, name)
@@ -61,7 +67,7 @@ def find_pod(cluster: Cluster, text: str, namespace: str) -> Pod:
     """The pod that a user named, as `pod/NAME` or by its name alone."""
     name = text
     if "/" in text:
-        kind, name = parse(text)
+        kind, name = parse(text, cluster.owners)
         if kind is not Pod:
             raise InvalidError(text, f"is no pod; write pod/NAME, or: trimtab rank {text}")
     found = cluster.find(Pod, namespace, name)
@@ -70,18 +76,32 @@ def find_pod(cluster: Cluster, text: str, namespace: str) -> Pod:
     return found
 
 
-def parse(text: str) -> tuple[type[Any], str]:
+def parse(text: str, owners: ReplicaSetOwners = DEPLOYMENTS) -> tuple[type[Any], str]:
     """The kind and the name of `KIND/NAME`."""
     kind, slash, name = text.partition("/")
     if not slash or not kind or not name or "/" in name:
         raise InvalidError(text, "is not KIND/NAME; write for example deploy/web")
-    known = _ALIASES.get(kind.lower())
+    known = _ALIASES.get(kind.lower()) or _custom(owners).get(kind.lower())
     if known is not None:
         return known, name
     reason = _UNSUPPORTED.get(kind.lower())
     if reason is not None:
         raise InvalidError(text, f"cannot be planned: {reason}")
-    raise InvalidError(text, f'"{kind}" is none of deploy, rs, rc, cloneset and pod')
+    known_ones = ", ".join(["deploy", "rs", "rc", "cloneset", *map(prefix, owners.custom)])
+    reason = (
+        f'"{kind}" is none of {known_ones} and pod; other kinds that own ReplicaSets have to be listed in workloads'
+    )
+    raise InvalidError(text, f"{reason} of a configuration, which --config names")
+
+
+def _custom(owners: ReplicaSetOwners) -> dict[str, type[Any]]:
+    """The names of the kinds that a configuration names, as kubectl knows them."""
+    found: dict[str, type[Any]] = {}
+    for each in owners.custom:
+        named = each.named_as
+        for word in (named.kind.lower(), named.plural):
+            found |= {word: each, f"{word}.{named.group}": each}
+    return found
 
 
 def names(cluster: Cluster, kind: type[Any], namespace: str) -> list[str]:
@@ -91,11 +111,11 @@ def names(cluster: Cluster, kind: type[Any], namespace: str) -> list[str]:
 
 def typed_names(cluster: Cluster, kinds: Iterable[type[Any]], namespace: str) -> list[str]:
     """The names of some kinds in a namespace, as a user types them."""
-    return [f"{PREFIXES[kind]}/{name}" for kind in kinds for name in names(cluster, kind, namespace)]
+    return [f"{prefix(kind)}/{name}" for kind in kinds for name in names(cluster, kind, namespace)]
 
 
 def _not_found(cluster: Cluster, kind: type[Any], namespace: str, name: str) -> str:
-    gap = next((gap for gap in cluster.gaps if gap.resource == INFO[kind].plural), None)
+    gap = next((gap for gap in cluster.gaps if gap.resource == info_of(kind).plural), None)
     if gap is not None:
         return f"was not found in namespace {namespace}: {gap.resource} {gap.reason}"
     elsewhere = [each.metadata.namespace for each in cluster.all(kind) if each.metadata.name == name]

@@ -95,6 +95,12 @@ def _registration(configuration: TrimtabConfiguration) -> Sequence[Permission]:
     return (Permission("admissionregistration.k8s.io", kinds, verbs, names=(name,)),)
 
 
+def _workloads(configuration: TrimtabConfiguration, *verbs: str) -> Iterator[Permission]:
+    """The kinds that a configuration names, which are read and never written."""
+    for each in configuration.workloads:
+        yield Permission(each.group, (each.plural,), verbs)
+
+
 def _default_constraints(configuration: TrimtabConfiguration) -> Sequence[Permission]:
     """Default constraints at admission: single reads are for controllers and namespaces that are not cached yet."""
     if not configuration.defaults_at_admission:
@@ -137,7 +143,10 @@ ACCESS: Mapping[str, Access] = {
         ),
         own=lambda configuration: (*_leases("trimtab-webhooks"), *_certificate(configuration)),
         named=_registration,
-        optional=_default_constraints,
+        optional=lambda configuration: (
+            *_default_constraints(configuration),
+            *_workloads(configuration, "get", *READ),
+        ),
     ),
     "controllers": Access(
         cluster=(
@@ -159,6 +168,7 @@ ACCESS: Mapping[str, Access] = {
             Permission("", ("events",), ("create", "patch", "list")),
         ),
         own=lambda _: _leases("trimtab-controllers"),
+        optional=lambda configuration: tuple(_workloads(configuration, *READ)),
     ),
 }
 

@@ -7,12 +7,13 @@ is left out if the cluster cannot be reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from trimtab.api import crds
 from trimtab.api.documents import JSON
+from trimtab.api.workloads import WorkloadKind
 from trimtab.install.options import Options
 
 Choice = Literal["auto", "all", "none"]
@@ -61,6 +62,30 @@ def choose(options: Options, choice: Choice, existing: Iterable[JSON] | None) ->
             if each["metadata"]["name"] in everything and not is_ours(each)
         }
     return Selection(tuple(each for name, each in everything.items() if name not in notes), tuple(notes.values()))
+
+
+def workload_notes(kinds: Iterable[WorkloadKind], existing: Iterable[JSON] | None) -> Iterator[str]:
+    """What keeps workloads that the configuration names from being followed; nothing if no cluster was reached."""
+    if existing is None:
+        return
+    known = {each["metadata"]["name"]: each.get("spec") or {} for each in existing}
+    for kind in kinds:
+        name = f"{kind.plural}.{kind.group}"
+        reason = _why_not_followed(kind, known.get(name))
+        if reason:
+            yield f"{name} {reason}: until that is so, Trimtab does nothing about {kind.kind}s"
+
+
+def _why_not_followed(kind: WorkloadKind, spec: JSON | None) -> str:
+    if spec is None:
+        return "is not in the cluster; install its definition"
+    found = (spec.get("names") or {}).get("kind")
+    if found != kind.kind:
+        return f"is the kind {found}; write that in workloads"
+    version: JSON = next((each for each in spec.get("versions") or () if each.get("name") == kind.version), {})
+    if not version.get("served"):
+        return f"is not served in version {kind.version}; write another one in workloads"
+    return "" if "scale" in (version.get("subresources") or {}) else "has no scale subresource, which it needs"
 
 
 def _labelled(manifest: JSON, options: Options) -> JSON:

@@ -75,13 +75,35 @@ class Review:
     """The label without which a namespace must be; empty for none. Its requests come through another webhook."""
     exempt_objects: Mapping[str, str] | None = None
     """Labels of objects whose requests are not sent."""
+    more_rules: Callable[[TrimtabConfiguration], Sequence[Rule]] = lambda _: ()
+    """The rules of kinds that a configuration names."""
+    more_conditions: Callable[[TrimtabConfiguration], Sequence[tuple[str, str]]] = lambda _: ()
+    """The conditions that depend on a configuration."""
 
 
 _SHRINKS = "object.spec.?replicas.orValue(0) < oldObject.spec.?replicas.orValue(0)"
-_NOT_BY_ITS_DEPLOYMENT = (
-    "request.resource.resource != 'replicasets' || request.?subResource.orValue('') == 'scale' || "
-    "!oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Deployment' && o.?controller.orValue(false))"
-)
+
+
+def _not_by_its_owner(configuration: TrimtabConfiguration) -> Sequence[tuple[str, str]]:
+    """A ReplicaSet that its Deployment, or another workload that owns it, resizes is not sent."""
+    owners = ["o.kind == 'Deployment'"]
+    owners += [
+        f"(o.kind == '{each.kind}' && o.apiVersion.startsWith('{each.group}/'))" for each in configuration.workloads
+    ]
+    is_owner = owners[0] if len(owners) == 1 else f"({' || '.join(owners)})"
+    text = (
+        "request.resource.resource != 'replicasets' || request.?subResource.orValue('') == 'scale' || "
+        f"!oldObject.metadata.?ownerReferences.orValue([]).exists(o, {is_owner} && o.?controller.orValue(false))"
+    )
+    return (("not-by-its-owner", text),)
+
+
+def _named_workloads(configuration: TrimtabConfiguration) -> Sequence[Rule]:
+    """The workloads that a configuration names, whichever version a client uses."""
+    return [
+        Rule(each.group, "*", (each.plural, f"{each.plural}/scale"), ("UPDATE",)) for each in configuration.workloads
+    ]
+
 
 _WITH_TOPOLOGY = {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}
 """The label of namespaces with a UnitedTopology; its controller writes it."""
@@ -109,7 +131,9 @@ REVIEWS: Sequence[Review] = (
         ),
         budget=lambda configuration: configuration.scale_down.budget_seconds,
         side_effects="NoneOnDryRun",
-        conditions=(("it-shrinks", _SHRINKS), ("not-by-its-deployment", _NOT_BY_ITS_DEPLOYMENT)),
+        conditions=(("it-shrinks", _SHRINKS),),
+        more_rules=_named_workloads,
+        more_conditions=_not_by_its_owner,
     ),
     Review(
         name="validation",
@@ -231,7 +255,7 @@ def _webhook(review: Review, configuration: TrimtabConfiguration, client: Client
     webhook: JSON = {
         "name": f"{review.name}.trimtab.dev",
         "clientConfig": client(review.path),
-        "rules": [rule.tree() for rule in review.rules],
+        "rules": [rule.tree() for rule in (*review.rules, *review.more_rules(configuration))],
         "failurePolicy": "Ignore",
         "sideEffects": review.side_effects,
         "timeoutSeconds": _timeout(review.budget(configuration)),
@@ -245,8 +269,9 @@ def _webhook(review: Review, configuration: TrimtabConfiguration, client: Client
         webhook["objectSelector"] = {"matchExpressions": expressions}
     if review.kind == MUTATING:
         webhook["reinvocationPolicy"] = "Never"  # a second review would take as long again
-    if review.conditions:
-        webhook["matchConditions"] = [{"name": name, "expression": text} for name, text in review.conditions]
+    conditions = (*review.conditions, *review.more_conditions(configuration))
+    if conditions:
+        webhook["matchConditions"] = [{"name": name, "expression": text} for name, text in conditions]
     return webhook
 
 

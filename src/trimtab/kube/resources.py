@@ -1,6 +1,7 @@
 """Resources: the group, version, plural and paths of each kind.
 
-`RESOURCES` has every type of `trimtab.api`; `Resource.of` looks it up. Kinds without a type, and objects that must keep
+`RESOURCES` has every type of `trimtab.api`; `Resource.of` looks it up. The types of kinds that the configuration names
+know their own (`CustomWorkload`). Kinds without a type, and objects that must keep
 every field, are read as plain JSON: `Resource.of(Pod).raw`, or `untyped(…)`.
 """
 
@@ -22,6 +23,7 @@ from trimtab.api.policy import PodDisruptionBudget
 from trimtab.api.priorities import PriorityClass
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import CustomWorkload
 from trimtab.kube.errors import InvalidName
 
 T = TypeVar("T")
@@ -56,6 +58,9 @@ class Resource(Generic[T_co]):
     @staticmethod
     def of(model: type[T]) -> Resource[T]:
         """The resource of a type."""
+        if issubclass(model, CustomWorkload):
+            named = model.named_as
+            return Resource(named.group, named.version, named.kind, named.plural, model)
         try:
             return RESOURCES[model]
         except KeyError:

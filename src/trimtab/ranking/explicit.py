@@ -32,6 +32,7 @@ from trimtab.api.annotations import (
 )
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import TARGETS, PodGroupCost, StrategySpec
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.ranking.combination import Combination
 from trimtab.ranking.strategies import View
 from trimtab.ranking.strategies.stated import number
@@ -49,10 +50,11 @@ def group_cost_name(kind: str, name: str) -> str:
     return long if len(long) <= _LONGEST_NAME else f"{long[: _LONGEST_NAME - 17]}-{fingerprint([long])}"
 
 
-def owner_key(costs: PodGroupCost) -> str | None:
+def owner_key(costs: PodGroupCost, owners: ReplicaSetOwners = DEPLOYMENTS) -> str | None:
     """The owner of the pods that a PodGroupCost ranks, as `namespace/Kind/name`; None for a kind without costs."""
     owner = costs.spec.owner
-    expected = _API_VERSIONS.get(owner.kind)
+    custom = owners.by_kind.get(owner.kind)
+    expected = _API_VERSIONS.get(owner.kind) if custom is None else custom.named_as.api_version
     if expected is None or owner.api_version not in ("", expected) or not owner.name:
         return None
     return f"{costs.metadata.namespace}/{owner.kind}/{owner.name}"

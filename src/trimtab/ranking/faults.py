@@ -12,6 +12,7 @@ from trimtab.api import limits, scaledown, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.ranking import combination
 from trimtab.ranking.strategies import STRATEGIES, Factory
 
@@ -19,10 +20,14 @@ _ANSWERED = ("Probe", "Stated")
 """Strategies that use what pods answer to a probe; a policy can configure only one kind of probe."""
 
 
-def faults(policy: ScaleDownPolicy, registry: Mapping[str, Factory] = STRATEGIES) -> Iterator[InvalidError]:
+def faults(
+    policy: ScaleDownPolicy,
+    registry: Mapping[str, Factory] = STRATEGIES,
+    owners: ReplicaSetOwners = DEPLOYMENTS,
+) -> Iterator[InvalidError]:
     """Everything that is wrong with a policy, each with its path and what to write instead."""
     several = {str(error) for error in scaledown.strategy_problems(policy.spec.strategies)}
-    for error in scaledown.problems(policy):
+    for error in scaledown.problems(policy, owners):
         if str(error) not in several:  # which the strategies' own check reports again
             yield error
     if policy.spec.selector is not None and next(limits.problems(policy.spec.selector, ""), None) is None:

@@ -10,6 +10,9 @@ ReplicaSets, and its controller sizes them:
    to the previous maximum, which is in its annotation. The remainder of rounding goes to the first.
 3. Several with the strategy Recreate are left to the rollout.
 
+Other workloads that own ReplicaSets follow 1; how their controllers divide a size among several is not known, so these
+are left to the rollout too.
+
 Only controllers that lose pods are listed.
 """
 
@@ -24,6 +27,7 @@ from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import ReplicationController
 from trimtab.api.errors import InvalidError
+from trimtab.api.workloads import CustomWorkload, ReplicaSetOwner
 from trimtab.snapshot.pods import nanoseconds
 
 MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
@@ -47,28 +51,33 @@ class ControllerSize:
 
 
 def controller_sizes(
-    workload: Deployment | ReplicaSet | ReplicationController | CloneSet,
+    workload: Deployment | ReplicaSet | ReplicationController | CloneSet | CustomWorkload,
     size: int,
     sets: Iterable[ReplicaSet] = (),
     *,
     siblings: Iterable[str] = (),
 ) -> tuple[ControllerSize, ...]:
-    """The controllers that shrink when a workload is scaled to `size`; `sets` are a Deployment's ReplicaSets."""
+    """The controllers that shrink when a workload is scaled to `size`; `sets` are its ReplicaSets."""
     metadata = workload.metadata
-    if isinstance(workload, Deployment):
-        return _of_deployment(workload, size, tuple(sets))
+    if isinstance(workload, ReplicaSetOwner):
+        return _of_replicasets(workload, size, tuple(sets))
     has_owner = metadata.controller is not None
     family = tuple(dict.fromkeys((metadata.uid, *siblings))) if has_owner else ()
     return (ControllerSize(metadata.uid, metadata.name, workload.desired_replicas, size, family),)
 
 
-def _of_deployment(deployment: Deployment, size: int, sets: Sequence[ReplicaSet]) -> tuple[ControllerSize, ...]:
+def is_divided_unknown(workload: object, sets: Iterable[ReplicaSet]) -> bool:
+    """Whether a workload has several ReplicaSets, among which its controller divides the size in a way of its own."""
+    return isinstance(workload, CustomWorkload) and sum(each.desired_replicas > 0 for each in sets) > 1
+
+
+def _of_replicasets(owner: ReplicaSetOwner, size: int, sets: Sequence[ReplicaSet]) -> tuple[ControllerSize, ...]:
     active = [each for each in sets if each.desired_replicas > 0]
     family = tuple(each.metadata.uid for each in sets)
     if len(active) == 1:
         sizes = [(active[0], size)]
-    elif (deployment.spec.strategy.type or "RollingUpdate") == "RollingUpdate":
-        sizes = _in_proportion(deployment, size, active)
+    elif isinstance(owner, Deployment) and (owner.spec.strategy.type or "RollingUpdate") == "RollingUpdate":
+        sizes = _in_proportion(owner, size, active)
     else:
         return ()
     return tuple(

@@ -1,6 +1,6 @@
 """The plan for one controller of pods when its workload shrinks, and the costs that bring it about. Pure.
 
-A workload has one such plan, unless it is a Deployment with several ReplicaSets: those are planned one by one, each for
+A workload has one such plan, unless it owns several ReplicaSets: those are planned one by one, each for
 the size that it will have.
 """
 

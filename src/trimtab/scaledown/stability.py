@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from trimtab.api import selectors
-from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.pods import Pod
+from trimtab.api.workloads import ReplicaSetOwner
 from trimtab.scaledown import clonesets
 from trimtab.scaledown.view import Workload
 
@@ -25,8 +26,8 @@ class View(Protocol):
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that a controller owns."""
 
-    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
-        """A Deployment's ReplicaSets."""
+    def sets_of(self, owner: ReplicaSetOwner) -> list[ReplicaSet]:
+        """The ReplicaSets of a Deployment, or of another workload that owns some."""
 
     def orphans_in(self, namespace: str) -> list[Pod]:
         """The pods of a namespace that have no controller."""
@@ -40,8 +41,8 @@ def is_stable(view: View, workload: Workload) -> bool:
 
 
 def is_rolling_out(view: View, workload: Workload) -> bool:
-    """Whether a Deployment has pods of several ReplicaSets, or a CloneSet pods of several revisions."""
-    if isinstance(workload, Deployment):
+    """Whether a workload has pods of several ReplicaSets, or a CloneSet pods of several revisions."""
+    if isinstance(workload, ReplicaSetOwner):
         return len(_controllers(view, workload)) > 1
     return clonesets.is_rolling(workload, view.pods_of(workload.metadata.uid))
 
@@ -56,8 +57,8 @@ def _is_at_rest(view: View, workload: Workload) -> bool:
 
 
 def _controllers(view: View, workload: Workload) -> list[Workload]:
-    """The controllers of a workload's pods: of a Deployment, the ReplicaSets that have or want any."""
-    if not isinstance(workload, Deployment):
+    """The controllers of a workload's pods: of one that owns ReplicaSets, those that have or want any."""
+    if not isinstance(workload, ReplicaSetOwner):
         return [workload]
     sets = view.sets_of(workload)
     return [each for each in sets if each.desired_replicas or _active(view, each.metadata.uid)]

@@ -3,15 +3,16 @@
 One set of informers serves the requests that are held, the costs that are kept current, and the statuses: pods take
 most of the memory, and are kept once.
 
-CloneSets, policies and PodGroupCosts are kinds that a cluster may not have installed. Where the API server says so,
-there are none, and everything else works. Until it has answered there may be some, and nothing is done as if there were
-none.
+CloneSets, policies, PodGroupCosts and the workloads that the configuration names are kinds that a cluster may not have
+installed. Where the API server says so, there are none, and everything else works. Until it has answered there may be
+some, and nothing is done as if there were none.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from trimtab.api.annotations import ALPHA_COST, PlanAnnotation, plan_annotation
@@ -21,11 +22,12 @@ from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
+from trimtab.api.workloads import DEPLOYMENTS, CustomWorkload, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.components import run_informers
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Key, Resource, object_key
+from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
 from trimtab.ranking.explicit import owner_key
 from trimtab.scaledown.pod_costs import by_plan
@@ -40,15 +42,17 @@ RANKED = "ranked"
 """Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names; PodGroupCosts by the
 owner that they name; pods without a controller by namespace; pods with an annotated rank by the controller's UID."""
 
-Workload = Deployment | ReplicaSet | ReplicationController | CloneSet
+Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | CustomWorkload
 
+OWNER_KINDS = ("ReplicaSet", "ReplicationController", "CloneSet")
+"""The kinds that own pods; all other workloads own ReplicaSets."""
 KINDS: Mapping[str, type[Workload]] = {
     "Deployment": Deployment,
     "ReplicaSet": ReplicaSet,
     "ReplicationController": ReplicationController,
     "CloneSet": CloneSet,
 }
-"""The workloads that can be scaled down, by kind."""
+"""The workloads that can be scaled down, by kind; the configuration adds others (`View.kinds`)."""
 
 T = TypeVar("T", bound=Object)
 
@@ -56,8 +60,13 @@ T = TypeVar("T", bound=Object)
 class View:
     """The cluster as scale-downs see it, while `run` runs."""
 
-    def __init__(self, client: Client, *, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, client: Client, *, owners: ReplicaSetOwners = DEPLOYMENTS, rng: random.Random | None = None
+    ) -> None:
         self._client = client
+        self.owners = owners
+        self.kinds: Mapping[str, type[Workload]] = {**KINDS, **owners.by_kind}
+        """The workloads that can be scaled down, by kind."""
         self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
         self.snapshot = Snapshot()
@@ -73,7 +82,9 @@ class View:
         self.stateful_sets = self._informer(StatefulSet, {})
         self.clonesets = self._informer(CloneSet, owned)
         self.policies = self._informer(ScaleDownPolicy, {BY_NAMESPACE: by_namespace})
-        self.group_costs = self._informer(PodGroupCost, {BY_OWNER: by_named_owner})
+        self.group_costs = self._informer(PodGroupCost, {BY_OWNER: partial(by_named_owner, owners)})
+        self.custom = {kind: self._informer(model, owned) for kind, model in owners.by_kind.items()}
+        """The informers of workloads that the configuration names, by kind."""
         self._keep_snapshot()
 
     @property
@@ -85,7 +96,7 @@ class View:
     @property
     def optional(self) -> tuple[Informer[Any], ...]:
         """The informers of kinds that may not be installed."""
-        return (self.clonesets, self.policies, self.group_costs)
+        return (self.clonesets, self.policies, self.group_costs, *self.custom.values())
 
     @property
     def synced(self) -> bool:
@@ -114,12 +125,13 @@ class View:
             "ReplicaSet": self.sets,
             "ReplicationController": self.replicators,
             "CloneSet": self.clonesets,
+            **self.custom,
         }
         return informers[kind]
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
         """A workload from the cache."""
-        if kind not in KINDS:
+        if kind not in self.kinds:
             return None
         found: Workload | None = self.informer(kind).get(object_key(namespace, name))
         return found
@@ -133,13 +145,17 @@ class View:
         """The policies of a namespace."""
         return self.policies.store.by(BY_NAMESPACE, namespace)
 
-    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
-        """A Deployment's ReplicaSets."""
-        return self.sets_owned_by(deployment.metadata.uid)
+    def sets_of(self, owner: ReplicaSetOwner) -> list[ReplicaSet]:
+        """The ReplicaSets of a Deployment, or of another workload that owns some."""
+        return self.sets_owned_by(owner.metadata.uid)
 
     def sets_owned_by(self, uid: str) -> list[ReplicaSet]:
-        """The ReplicaSets of a Deployment, by its UID."""
+        """The ReplicaSets of a workload, by its UID."""
         return self.sets.store.by(BY_CONTROLLER, uid)
+
+    def is_managed(self, workload: Workload) -> bool:
+        """Whether a workload is a ReplicaSet that a Deployment, or another workload that owns it, resizes."""
+        return self.owners.resizes(workload.metadata)
 
     def siblings_of(self, workload: Workload) -> list[str]:
         """The UIDs of the ReplicaSets with the same owner as a ReplicaSet, its own included; none without an owner."""
@@ -187,7 +203,7 @@ class View:
         workload = self.workload(kind, pod.metadata.namespace, name)
         if workload is None:
             return None
-        owners = [workload, *(self.sets_of(workload) if isinstance(workload, Deployment) else ())]
+        owners = [workload, *(self.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ())]
         return plan if any(each.metadata.uid == owner.uid for each in owners) else None
 
     def _keep_snapshot(self) -> None:
@@ -233,9 +249,9 @@ def ranked(pod: Pod) -> Iterable[str]:
     return by_controller(pod) if ALPHA_COST in pod.metadata.annotations else ()
 
 
-def by_named_owner(costs: PodGroupCost) -> Iterable[str]:
+def by_named_owner(owners: ReplicaSetOwners, costs: PodGroupCost) -> Iterable[str]:
     """An index: PodGroupCosts by the owner that they name."""
-    owner = owner_key(costs)
+    owner = owner_key(costs, owners)
     return () if owner is None else (owner,)
 
 
@@ -244,13 +260,12 @@ def is_known(informer: Informer[Any]) -> bool:
     return informer.is_known
 
 
-async def read_workload(client: Client, kind: str, namespace: str, name: str) -> Workload | None:
-    """An uncached read of a workload; None where there is none."""
-    if kind not in KINDS:
+async def read_workload(client: Client, kind: type[Workload] | None, namespace: str, name: str) -> Workload | None:
+    """An uncached read of a workload; None where there is none, or none of a kind that is known."""
+    if kind is None:
         return None
-    resource: Resource[Any] = Resource.of(KINDS[kind])
     try:
-        found: Workload = await client.get(resource, name, namespace=namespace)
+        found: Workload = await client.get(kind, name, namespace=namespace)
     except NotFound:
         return None
     return found

@@ -80,7 +80,7 @@ class Levels:
         """The bands of a workload's active pods, by `namespace/name`; None if no UnitedTopology applies to it.
 
         `replicas` is the target size; without it, the size that costs were written ahead for, or else the workload's
-        current size. For a ReplicaSet, the UnitedTopology of its Deployment applies, if there is one. A pod in no
+        current size. For a ReplicaSet, the UnitedTopology of its owner applies, if there is one. A pod in no
         subset is BestEffort, as if in the last one. A pod with a foreign cost is left out, because that cost stays.
         """
         found = self._bands(kind, namespace, name, replicas)
@@ -129,7 +129,7 @@ class Levels:
         return next((each for each in topologies if self._evaluate(each, self._view).is_effective), None)
 
     def _has_all_pods(self, replicaset: ReplicaSet) -> bool:
-        """Whether a ReplicaSet has all of its Deployment's pods: its size then is the Deployment's."""
+        """Whether a ReplicaSet has all pods of its owner: its size then is the owner's."""
         owner = replicaset.metadata.controller
         siblings = self._view.sets.store.by(BY_CONTROLLER, owner.uid) if owner is not None else []
         others = [each for each in siblings if each.metadata.uid != replicaset.metadata.uid]

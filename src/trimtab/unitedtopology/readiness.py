@@ -5,7 +5,7 @@
 | PodWebhookDisabled | the feature gate PodWebhook is off                             | annotations and costs reverted |
 | Invalid            | the spec is invalid (it was stored while validation was off)   | left as they are               |
 | TargetConflict     | an older UnitedTopology has the same target, or the target is  | annotations and costs reverted |
-|                    | a ReplicaSet of a Deployment                                   |                                |
+|                    | a ReplicaSet that another workload owns                        |                                |
 | TargetNotFound     | the target does not exist                                      | there are none                 |
 | Reconciled         | the pods of the target are allocated to subsets                | counted, annotated, ranked     |
 """
@@ -22,6 +22,7 @@ from trimtab.api import unitedtopology
 from trimtab.api.annotations import Reason
 from trimtab.api.meta import Condition
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube import conditions
 from trimtab.unitedtopology.targets import Target, creation_order
 
@@ -70,17 +71,20 @@ class Cluster(Protocol):
 Evaluate = Callable[[UnitedTopology, Cluster], Readiness]
 
 
-def evaluator(*, pod_webhook: bool, allowed_fields: Collection[str] = ()) -> Evaluate:
-    """The function that evaluates UnitedTopologies in a process with this feature gate, and with these privileged
-    fields that patches may change."""
+def evaluator(
+    *, pod_webhook: bool, allowed_fields: Collection[str] = (), owners: ReplicaSetOwners = DEPLOYMENTS
+) -> Evaluate:
+    """The function that evaluates UnitedTopologies in a process with this feature gate, with these privileged fields
+    that patches may change, and with these kinds that own ReplicaSets."""
 
     def evaluate(topology: UnitedTopology, cluster: Cluster) -> Readiness:
         if not pod_webhook:
             message = "the feature gate PodWebhook is false, and UnitedTopology needs it"
             return Readiness(Reason.POD_WEBHOOK_DISABLED, message)
-        problems = "; ".join(map(str, unitedtopology.problems(topology, allowed_fields=allowed_fields)))
-        if problems:
-            return Readiness(Reason.INVALID, problems)
+        problems = unitedtopology.problems(topology, allowed_fields=allowed_fields, owners=owners)
+        message = "; ".join(map(str, problems))
+        if message:
+            return Readiness(Reason.INVALID, message)
         first = min(cluster.same_target(topology) or [topology], key=creation_order)
         reference = topology.spec.target_ref
         if first.metadata.uid != topology.metadata.uid:

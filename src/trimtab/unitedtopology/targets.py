@@ -1,8 +1,9 @@
 """The target workload of a UnitedTopology, reduced to what allocation needs. Pure.
 
-A workload has one current revision, the one that it creates pods of. A Deployment's is its newest ReplicaSet: the one
-with the highest number in `deployment.kubernetes.io/revision`, because a rollback gives an old ReplicaSet a new number.
-Until the ReplicaSet of a rollout has been seen, the one before is the newest.
+A workload has one current revision, the one that it creates pods of. That of a workload that owns ReplicaSets is the
+newest of these: the one with the highest number in its annotation `deployment.kubernetes.io/revision`, or one of the
+same name by the controller of another kind (`rollout.argoproj.io/revision`), because a rollback gives an old ReplicaSet
+a new number. Until the ReplicaSet of a rollout has been seen, the one before is the newest.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from trimtab.api.cloneset import SPECIFIED_DELETE, CloneSet
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import CustomWorkload
 
-_REVISION = "deployment.kubernetes.io/revision"
+REVISION = "/revision"
+"""How the name of the annotation with a ReplicaSet's revision ends; its domain is that of the controller."""
 
 _LIFECYCLE = "lifecycle.apps.kruise.io/state"
 """The label with which OpenKruise delays deletions."""
@@ -26,10 +29,10 @@ _LONGEST = 63
 """Characters of a label's value."""
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
-Workload = Deployment | ReplicaSet | CloneSet
+Workload = Deployment | ReplicaSet | CloneSet | CustomWorkload
 
 KINDS: Mapping[str, type[Workload]] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
-"""The workloads that can have subsets, by kind."""
+"""The workloads that can have subsets, by kind; the configuration adds others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,14 @@ class Target:
     owners: frozenset[str] = field(default_factory=frozenset)
     """The UIDs of the pods' controllers."""
     parent: str = ""
-    """`Deployment web`, for a ReplicaSet that belongs to one."""
+    """`Deployment web`, for a ReplicaSet that belongs to it."""
 
 
 def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
-    """A workload as a target; `sets` are a Deployment's ReplicaSets."""
+    """A workload as a target; `sets` are its ReplicaSets."""
     uid = workload.metadata.uid
     match workload:
-        case Deployment():
+        case Deployment() | CustomWorkload():
             own = sorted(sets, key=_order)
             owners = frozenset(each.metadata.uid for each in own)
             return Target(uid, workload.desired_replicas, own[-1].metadata.uid if own else "", owners)
@@ -62,7 +65,7 @@ def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
 
 
 def most_pods(workload: Workload) -> int:
-    """The most pods that a workload creates: with the surge of a CloneSet, which a Deployment gives its ReplicaSets."""
+    """The most pods that a workload creates: with the surge of a CloneSet, which others give their ReplicaSets."""
     surge = workload.spec.update_strategy.max_surge if isinstance(workload, CloneSet) else None
     size = workload.desired_replicas
     try:
@@ -103,8 +106,8 @@ def creation_order(topology: UnitedTopology) -> tuple[datetime, str]:
 
 def _order(replicaset: ReplicaSet) -> tuple[int, float, str]:
     """By revision number; those without one, or with the same, by creation time."""
-    text = replicaset.metadata.annotations.get(_REVISION, "")
-    number = int(text) if text.isascii() and text.isdigit() else 0
+    texts = (text for name, text in replicaset.metadata.annotations.items() if name.endswith(REVISION))
+    number = max((int(text) for text in texts if text.isascii() and text.isdigit()), default=0)
     created = replicaset.metadata.creation_timestamp
     return number, created.timestamp() if created else 0.0, replicaset.metadata.name
 

@@ -1,7 +1,7 @@
 """The cluster as UnitedTopologies need it: their targets, the targets' pods, nodes, namespaces.
 
 Everything is found through indexes, so that the cost of an event depends on the objects that it affects only. A cluster
-may not have the kind CloneSet: then there are none, and everything else works.
+may not have the kind CloneSet, or a kind that the configuration names: then there are none, and everything else works.
 
 The levels of pods (see `levels`) are needed in every process that holds scale requests, not only in the leader; so the
 view runs by itself.
@@ -10,7 +10,7 @@ view runs by itself.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from trimtab.api.meta import Labels
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import TargetReference, UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.components import run_informers, watch_problems
 from trimtab.kube.informers import Informer
@@ -63,13 +64,18 @@ class _CachedMember:
 class View:
     """The cached cluster, kept current while `run` runs."""
 
-    def __init__(self, client: Client, *, rng: random.Random | None = None) -> None:
+    def __init__(
+        self, client: Client, *, owners: ReplicaSetOwners = DEPLOYMENTS, rng: random.Random | None = None
+    ) -> None:
         self._client = client
+        self.owners = owners
         self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         self.topologies = self._informer(UnitedTopology, {BY_TARGET: by_target, BY_NAMESPACE: by_namespace})
         self.deployments = self._informer(Deployment, {})
         self.sets = self._informer(ReplicaSet, {BY_CONTROLLER: by_controller})
         self.clonesets = self._informer(CloneSet, {})
+        self.custom = {kind: self._informer(model, {}) for kind, model in owners.by_kind.items()}
+        """The informers of workloads that the configuration names, by kind."""
         self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_ENDED: by_ended, BY_TOPOLOGY: by_topology})
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
@@ -84,10 +90,15 @@ class View:
     @property
     def synced(self) -> bool:
         """Whether every cache has been filled, those of kinds that are not installed aside."""
-        optional = (self.topologies, self.clonesets)
+        optional = (self.topologies, *self.optional)
         return all(each.synced for each in self.required if each not in optional) and all(
             each.is_known for each in optional
         )
+
+    @property
+    def optional(self) -> tuple[Informer[Any], ...]:
+        """The informers of workloads that may not be installed."""
+        return (self.clonesets, *self.custom.values())
 
     @property
     def is_filled(self) -> bool:
@@ -97,11 +108,11 @@ class View:
     @property
     def problems(self) -> list[str]:
         """The failures of the watches, for health pages. A kind that is not installed is none."""
-        return watch_problems((*self.required, self.clonesets))
+        return watch_problems((*self.required, *self.optional))
 
     async def run(self) -> None:
         """Keep the caches current until cancelled."""
-        await run_informers((*self.required, self.clonesets))
+        await run_informers((*self.required, *self.optional))
 
     def now(self) -> int:
         """The time of day: nanoseconds since the epoch."""
@@ -111,7 +122,8 @@ class View:
 
     def is_known(self, kind: str) -> bool:
         """Whether the cache of a kind of workload is filled, or the cluster does not have the kind."""
-        return kind != "CloneSet" or self.clonesets.is_known
+        informer = self.custom.get(kind, self.clonesets if kind == "CloneSet" else None)
+        return informer is None or informer.is_known
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
         """A workload as last seen."""
@@ -119,6 +131,7 @@ class View:
             "Deployment": self.deployments,
             "ReplicaSet": self.sets,
             "CloneSet": self.clonesets,
+            **self.custom,
         }
         found: Workload | None = informers[kind].get(object_key(namespace, name)) if kind in informers else None
         return found
@@ -129,8 +142,12 @@ class View:
         workload = self.workload(reference.kind, topology.metadata.namespace, reference.name)
         if workload is None:
             return None
-        sets = self.sets.store.by(BY_CONTROLLER, workload.metadata.uid) if reference.kind == "Deployment" else ()
-        return target_of(workload, sets)
+        return target_of(workload, self.sets_of(workload))
+
+    def sets_of(self, workload: Workload) -> Sequence[ReplicaSet]:
+        """The ReplicaSets of a workload that owns some."""
+        is_owner = isinstance(workload, ReplicaSetOwner)
+        return self.sets.store.by(BY_CONTROLLER, workload.metadata.uid) if is_owner else ()
 
     # UnitedTopologies.
 
@@ -156,7 +173,7 @@ class View:
         return found
 
     def affected_by_replicaset(self, replicaset: ReplicaSet) -> set[Key]:
-        """The UnitedTopologies that a ReplicaSet affects: its own, and its Deployment's."""
+        """The UnitedTopologies that a ReplicaSet affects: its own, and its owner's."""
         metadata = replicaset.metadata
         found = {key_of(each) for each in self.topologies_of("ReplicaSet", metadata.namespace, metadata.name)}
         owner = metadata.controller

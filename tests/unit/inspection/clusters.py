@@ -13,6 +13,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.inspection.cluster import Cluster
+from trimtab.kube.resources import Resource
 from trimtab.testing.builders import node, pod, uid_for
 
 NOW = times.parse_ns("2026-03-01T12:00:00Z")
@@ -54,13 +55,14 @@ class Builder:
         namespace: str = "default",
         constraints: Sequence[JSON] = (),
         annotations: Mapping[int, Mapping[str, str]] | None = None,
+        model: type[Any] = Deployment,
         **spec: Any,
     ) -> Builder:
-        """A Deployment with one ReplicaSet and a ready pod on each of these nodes."""
+        """A Deployment, or a workload like it, with one ReplicaSet and a ready pod on each of these nodes."""
         set_name = f"{name}-1"
         common = self._common(name, len(on), constraints)
-        owner = self._owner("apps/v1", "Deployment", name, namespace)
-        self._add(Deployment, name, namespace, {**common, **spec}, status={"replicas": len(on)})
+        owner = self._owner(Resource.of(model).api_version, model.__name__, name, namespace)
+        self._add(model, name, namespace, {**common, **spec}, status={"replicas": len(on)})
         self._add(ReplicaSet, set_name, namespace, common, owners=[owner])
         pods = self._owner("apps/v1", "ReplicaSet", set_name, namespace)
         self._pods(set_name, namespace, name, on, pods, constraints, annotations or {})

@@ -6,19 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from tests.lab.rollouts import KIND, Rollout
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
-from trimtab.api.apps import ReplicaSet
+from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.documents import JSON
-from trimtab.inspection.observing import ObservedScaleDown, ScaleDownObserver
+from trimtab.inspection.observing import FOLLOWED, ObservedScaleDown, ScaleDownObserver
 from trimtab.inspection.settings import Settings
 from trimtab.inspection.summaries import read_records, summarize
 from trimtab.inspection.versions import VersionLog
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.resources import Resource
 from trimtab.testing.builders import node
 from trimtab.testing.clocks import VirtualClock
 
@@ -61,10 +64,10 @@ class Stage:
         self.server.put(*kind, copied)
 
 
-def owned(name: str, owner: JSON, kind: str) -> JSON:
+def owned(name: str, owner: JSON, kind: str, api_version: str = "apps/v1") -> JSON:
     """The metadata of an object with a controller."""
     reference = {
-        "apiVersion": "apps/v1",
+        "apiVersion": api_version,
         "kind": kind,
         "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
@@ -73,14 +76,17 @@ def owned(name: str, owner: JSON, kind: str) -> JSON:
     return {"name": name, "namespace": "default", "labels": {"app": "web"}, "ownerReferences": [reference]}
 
 
-def populate(server: FakeServer, on: Sequence[str] = ON) -> None:
-    """A Deployment with one ReplicaSet, and a ready pod on each of these nodes."""
+def populate(server: FakeServer, model: type[Any] = Deployment, on: Sequence[str] = ON) -> None:
+    """A Deployment, or a workload like it, with one ReplicaSet, and a ready pod on each of these nodes."""
+    kind = Resource.of(model)
+    path = (f"/apis/{kind.api_version}", kind.plural)
     for name, zone in (("a", "z1"), ("b", "z2"), ("c", "z3")):
         server.put(*NODE, codec.to_tree(node(name, zone=zone).build()))
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {}}
     spec = {"replicas": len(on), "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    deployment = server.put(*DEPLOYMENT, {"metadata": {"name": "web", "namespace": "default"}, "spec": dict(spec)})
-    replicaset = server.put(*SET, {"metadata": owned("web-1", deployment, "Deployment"), "spec": dict(spec)})
+    workload = server.put(*path, {"metadata": {"name": "web", "namespace": "default"}, "spec": dict(spec)})
+    metadata = owned("web-1", workload, kind.kind, kind.api_version)
+    replicaset = server.put(*SET, {"metadata": metadata, "spec": dict(spec)})
     ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T00:00:00Z"}]
     for number, where in enumerate(on):
         status = {"phase": "Running", "conditions": ready}
@@ -89,13 +95,13 @@ def populate(server: FakeServer, on: Sequence[str] = ON) -> None:
 
 
 @asynccontextmanager
-async def observing() -> AsyncIterator[Stage]:
+async def observing(model: type[Any] = Deployment, kinds: Sequence[type[Any]] = FOLLOWED) -> AsyncIterator[Stage]:
     """An observer that has synced."""
     clock = VirtualClock()
     server = FakeServer(clock)
-    populate(server)
+    populate(server, model)
     records: list[ObservedScaleDown] = []
-    observer = ScaleDownObserver(Client(server, clock=clock), Settings(), records.append)
+    observer = ScaleDownObserver(Client(server, clock=clock), Settings(), records.append, kinds=kinds)
     task = asyncio.ensure_future(observer.run())
     stage = Stage(server, clock, observer, records)
     await stage.settle()
@@ -127,6 +133,18 @@ async def test_a_scale_down_is_reported_with_what_it_left(is_late: bool) -> None
         report = summarize(stage.records)
         assert report.sentence() == "1 scale-down, 1 left a zone two or more behind, 0 would have"
         assert {request.method for request in stage.server.requests} == {"GET"}
+
+
+async def test_a_scale_down_of_a_kind_that_the_configuration_names_is_reported_once() -> None:
+    """As that of a Deployment; its ReplicaSet's is its own."""
+    async with observing(Rollout, (*FOLLOWED, Rollout)) as stage:
+        stage.resize((f"/apis/{KIND.api_version}", KIND.plural), "web", 3)
+        stage.resize(SET, "web-1", 3)
+        stage.terminate("web-3", "web-4", "web-5")
+        await stage.settle()
+        (record,) = stage.records
+        assert (record.kind, record.from_, record.to, record.result) == ("Rollout", 6, 3, "missed")
+        assert record.distributions[0].planned == (1, 1, 1)
 
 
 async def test_a_scale_down_that_is_as_level_is_reported_as_such() -> None:

@@ -166,6 +166,72 @@ def webhooks(options: Options = OPTIONS) -> dict[str, JSON]:
     }
 
 
+ROLLOUTS: JSON = {"group": "argoproj.io", "version": "v1alpha1", "kind": "Rollout", "plural": "rollouts"}
+
+
+def naming(*workloads: JSON, **more: Any) -> Options:
+    """An installation whose configuration names these workloads."""
+    return Options(configuration={**DEFAULT_CONFIGURATION, "workloads": list(workloads), **more})
+
+
+@pytest.mark.parametrize("namespaces", [[], ["shop"]], ids=["all namespaces", "one namespace"])
+def test_workloads_that_the_configuration_names_may_be_read_and_nothing_else(namespaces: list[str]) -> None:
+    """By exactly the components that do, in the whole cluster."""
+
+    def rules(options: Options) -> dict[str, list[JSON]]:
+        return {each["metadata"]["name"]: each["rules"] for each in of_kind("ClusterRole", options)}
+
+    before, after = rules(naming(namespaces=namespaces)), rules(naming(ROLLOUTS, namespaces=namespaces))
+    added = {name: [rule for rule in after[name] if rule not in before[name]] for name in after}
+    allowed = {"apiGroups": ["argoproj.io"], "resources": ["rollouts"]}
+    assert {name: found for name, found in added.items() if found} == {
+        "trimtab-webhooks": [{**allowed, "verbs": ["get", "list", "watch"]}],
+        "trimtab-controllers": [{**allowed, "verbs": ["list", "watch"]}],
+    }
+    assert all(rule in after[name] for name, found in before.items() for rule in found)
+
+
+def test_scale_requests_of_workloads_that_the_configuration_names_are_sent() -> None:
+    """Those of their ReplicaSets by their controllers are not."""
+
+    def scale(options: Options) -> JSON:
+        (found,) = of_kind("ValidatingWebhookConfiguration", options)
+        return next(each for each in found["webhooks"] if each["name"] == "scale.trimtab.dev")
+
+    before, after = scale(OPTIONS), scale(naming(ROLLOUTS))
+    added = [rule for rule in after["rules"] if rule not in before["rules"]]
+    assert [(rule["apiGroups"], rule["apiVersions"], rule["resources"], rule["operations"]) for rule in added] == [
+        (["argoproj.io"], ["*"], ["rollouts", "rollouts/scale"], ["UPDATE"])
+    ]
+    conditions = {each["name"]: each["expression"] for each in after["matchConditions"]}
+    owners = "(o.kind == 'Deployment' || (o.kind == 'Rollout' && o.apiVersion.startsWith('argoproj.io/')))"
+    assert f"exists(o, {owners} && o.?controller.orValue(false))" in conditions["not-by-its-owner"]
+
+
+def definition(**version: Any) -> JSON:
+    """The definition of Rollouts in a cluster."""
+    served = {"name": "v1alpha1", "served": True, "subresources": {"scale": {}}, **version}
+    spec = {"names": {"kind": "Rollout"}, "versions": [served]}
+    return {"metadata": {"name": "rollouts.argoproj.io"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("existing", "want"),
+    [
+        pytest.param([definition()], "", id="a definition that fits"),
+        pytest.param(None, "", id="no cluster to look at"),
+        pytest.param([], "is not in the cluster; install its definition", id="none"),
+        pytest.param([definition(name="v1")], "is not served in version v1alpha1", id="another version"),
+        pytest.param([definition(served=False)], "is not served in version v1alpha1", id="a version of the past"),
+        pytest.param([definition(subresources={"status": {}})], "has no scale subresource", id="no scale"),
+    ],
+)
+def test_what_keeps_workloads_of_other_projects_from_being_followed(existing: list[JSON] | None, want: str) -> None:
+    """It is reported by `trimtab install`, and changes nothing."""
+    notes = list(definitions.workload_notes(naming(ROLLOUTS).read().workloads, existing))
+    assert [want in note for note in notes] == ([True] if want else [])
+
+
 def test_requests_are_admitted_while_trimtab_is_down() -> None:
     """And nothing is ever changed by a dry run."""
     for webhook in webhooks().values():

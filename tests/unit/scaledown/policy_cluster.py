@@ -26,6 +26,7 @@ from trimtab.api.meta import Condition, ObjectReference
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
+from trimtab.api.workloads import DEPLOYMENTS
 from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
@@ -70,6 +71,7 @@ class PolicyCluster(InMemoryLab):
         self.settings = ContinuousSettings(**settings)
         self.defaults: Defaults = NO_DEFAULTS
         self.readers: Readers = BUILT_IN
+        self.owners = DEPLOYMENTS
         self.bands: Bands = no_bands
         self.answers: dict[str, bytes] = {}
         """What pods answer, by their address."""
@@ -94,7 +96,7 @@ class PolicyCluster(InMemoryLab):
         self.product = Wire(self.cluster)
         self.product.refuse = refuse
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
-        self.view = View(client, rng=random.Random(1))
+        self.view = View(client, owners=self.owners, rng=random.Random(1))
         self.metrics = Metrics()
         self.sources = sources_for(client, self.view, lambda: self.defaults, fetch=self._fetch)
         self.controller = ScaleDownPolicies(

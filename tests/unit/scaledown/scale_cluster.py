@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
+from tests.lab.rollouts import KIND
 from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from tests.unit.scaledown.policy_cluster import DEFINITIONS, OURS, deployment
 from trimtab.admission.certificates import CONFIGURATIONS
@@ -30,6 +31,7 @@ from trimtab.api.apps import Deployment
 from trimtab.api.meta import ObjectReference
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.resources import Resource
@@ -51,6 +53,7 @@ RULES = [
     {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["*", "*/scale"]},
     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["replicationcontrollers/*"]},
     {"apiGroups": ["apps.kruise.io"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["clonesets/scale"]},
+    {"apiGroups": [KIND.group], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["*", "*/scale"]},
 ]
 
 
@@ -98,9 +101,11 @@ class ScaleCluster(InMemoryLab):
         defaults: Defaults = LEVEL_EVERYONE,
         policy_of: PolicyOf = strategies_of,
         tiers: Tiers = no_tiers,
+        owners: ReplicaSetOwners = DEPLOYMENTS,
         **settings: Any,
     ) -> None:
         super().__init__(seed=seed, call=self._ask)
+        self.owners = owners
         self.settings = HoldSettings(**settings)
         self.defaults = defaults
         self.policy_of = policy_of
@@ -138,7 +143,7 @@ class ScaleCluster(InMemoryLab):
         """Start Trimtab, with nothing remembered."""
         self.product = Wire(self.cluster)
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
-        self.view = View(client, rng=random.Random(1))
+        self.view = View(client, owners=self.owners, rng=random.Random(1))
         self.delivered: list[DeliveredPlan] = []
         self.holder = ScaleDownHolder(
             client,
@@ -151,7 +156,7 @@ class ScaleCluster(InMemoryLab):
             recorder=self,
         )
         self.edge = AdmissionServer(
-            ScaleReviews(self.holder.hold).hooks,
+            ScaleReviews(self.holder.hold, owners=self.owners).hooks,
             certificates=NoCertificates(),
             host="",
             port=0,

@@ -13,11 +13,15 @@ from trimtab.api import annotations as keys
 from trimtab.api import codec, unitedtopology
 from trimtab.api.annotations import NAMESPACE_LABEL, SUBSET_COST
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology, UnitedTopologyStatus
+from trimtab.api.workloads import ReplicaSetOwners, WorkloadKind
 from trimtab.subsets import reservations
 from trimtab.unitedtopology.metrics import AdmissionMetrics, Metrics, RefusalReason
 from trimtab.unitedtopology.readiness import REASONS
 
 PAGE = (Path(__file__).parents[3] / "docs/united-topology.md").read_text()
+ROLLOUTS = ReplicaSetOwners.of(
+    [WorkloadKind(group="argoproj.io", version="v1alpha1", kind="Rollout", plural="rollouts")]
+)
 
 
 def test_the_diagram_is_drawn_from_the_table() -> None:
@@ -28,10 +32,10 @@ def test_the_diagram_is_drawn_from_the_table() -> None:
 def test_the_manifests_work() -> None:
     """What people copy from the page is accepted: the first as it is, the others as parts of it."""
     first, *parts = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
-    assert len(parts) == 2
+    assert len(parts) == 3
     for part in ({}, *parts):
         tree = {**first, "spec": {**first["spec"], **part.get("spec", part)}}
-        assert list(unitedtopology.problems(codec.convert(tree, UnitedTopology))) == []
+        assert list(unitedtopology.problems(codec.convert(tree, UnitedTopology), owners=ROLLOUTS)) == []
 
 
 @pytest.mark.parametrize("reason", [reason.value for reason in REASONS])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab.rollouts import REVISION, Rollout
 from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api import codec
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.testing.builders import uid_for
 from trimtab.unitedtopology.targets import Target, target_of
@@ -31,6 +33,16 @@ def test_the_revision_of_a_deployment_is_its_newest_replicaset() -> None:
     assert found.replicas == 4
     assert found.revision == uid_for("ReplicaSet/web-1")
     assert found.owners == {uid_for("ReplicaSet/web-1"), uid_for("ReplicaSet/web-2")}
+
+
+def test_the_revision_of_a_kind_that_the_configuration_names_is_its_newest_replicaset() -> None:
+    """By the annotation of its own controller."""
+    sets = [
+        codec.convert({"metadata": {"name": name, "uid": name, "annotations": {REVISION: number}}}, ReplicaSet)
+        for name, number in (("web-1", "10"), ("web-2", "9"))
+    ]
+    found = target_of(codec.convert({"metadata": {"uid": "u"}, "spec": {"replicas": 4}}, Rollout), sets)
+    assert found == Target("u", 4, "web-1", frozenset({"web-1", "web-2"}))
 
 
 def test_a_deployment_without_replicasets_has_no_revision_yet() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab.rollouts import OWNERS
 from tests.unit.kube.fakes import ScriptedTransport
 from trimtab.api.annotations import SubsetAnnotations
 from trimtab.kube.client import Client
@@ -52,3 +53,12 @@ def test_clonesets_are_cached_or_absent(absent: bool, problem: str, known: bool,
     view = View(Client(ScriptedTransport()))
     view.clonesets.absent, view.clonesets.problem = absent, problem
     assert (view.is_known("CloneSet"), view.is_known("Deployment"), view.problems) == (known, True, told)
+
+
+def test_a_kind_that_the_configuration_names_may_be_absent() -> None:
+    """Then there are none of it; until that is known, its UnitedTopologies wait."""
+    view = View(Client(ScriptedTransport()), owners=OWNERS)
+    assert not view.is_known("Rollout")
+    view.custom["Rollout"].absent, view.custom["Rollout"].problem = True, "no such kind"
+    assert view.is_known("Rollout")
+    assert view.problems == []

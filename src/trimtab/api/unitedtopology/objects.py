@@ -50,8 +50,16 @@ class Level(StrEnum):
 class TargetReference(Model):
     """The target workload, in the same namespace."""
 
-    api_version: Annotated[str, Meta(description="The workload's API version: apps/v1 or apps.kruise.io/v1alpha1.")]
-    kind: Annotated[str, Meta(description="The workload's kind: Deployment, ReplicaSet or CloneSet.")]
+    api_version: Annotated[
+        str, Meta(description="The workload's API version, such as apps/v1 or apps.kruise.io/v1alpha1.")
+    ]
+    kind: Annotated[
+        str,
+        Meta(
+            description="The workload's kind: Deployment, ReplicaSet, CloneSet, or one that Trimtab's configuration "
+            "lists in workloads."
+        ),
+    ]
     name: Annotated[str, Meta(description="The workload's name.", min_length=1)]
 
 

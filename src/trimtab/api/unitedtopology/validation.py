@@ -21,6 +21,7 @@ from trimtab.api.unitedtopology.objects import (
     TargetReference,
     UnitedTopology,
 )
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners, advice
 
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _REFUSED: Mapping[str, str] = {
@@ -45,9 +46,12 @@ _POD: JSON = {
 """A pod to test patches on; it has lists, so that merging into them is tested too."""
 
 
-def problems(topology: UnitedTopology, *, allowed_fields: Collection[str] = ()) -> Iterator[InvalidError]:
-    """The errors that a schema cannot find. `allowed_fields` are the privileged fields that patches may change."""
-    yield from _target_problems(topology.spec.target_ref)
+def problems(
+    topology: UnitedTopology, *, allowed_fields: Collection[str] = (), owners: ReplicaSetOwners = DEPLOYMENTS
+) -> Iterator[InvalidError]:
+    """The errors that a schema cannot find. `allowed_fields` are the privileged fields that patches may change;
+    `owners` can be targets too."""
+    yield from _target_problems(topology.spec.target_ref, owners.added_to(TARGETS))
     seen: dict[str, int] = {}
     for index, subset in enumerate(topology.spec.subsets):
         path = f"spec.subsets[{index}]"
@@ -98,14 +102,14 @@ def _return_problems(adaptive: AdaptiveStrategy | None) -> Iterator[InvalidError
         yield InvalidError(f"{path}.maxPods", f'{written} is not between 1 and all pods; write for example 2 or "10%"')
 
 
-def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
-    kinds = TARGETS.get(target.api_version)
+def _target_problems(target: TargetReference, targets: Mapping[str, tuple[str, ...]]) -> Iterator[InvalidError]:
+    kinds = targets.get(target.api_version)
     if target.kind in _REFUSED:
-        written = " or ".join(kind for each in TARGETS.values() for kind in each)
+        written = " or ".join(kind for each in targets.values() for kind in each)
         yield InvalidError("spec.targetRef.kind", f"{target.kind} {_REFUSED[target.kind]}; write {written}")
     elif kinds is None:
-        known = " or ".join(TARGETS)
-        yield InvalidError("spec.targetRef.apiVersion", f'"{target.api_version}" is not supported; write {known}')
+        reason = f'"{target.api_version}" is not supported; write {" or ".join(targets)}'
+        yield InvalidError("spec.targetRef.apiVersion", f"{reason}{advice(target.api_version, targets)}")
     elif target.kind not in kinds:
         yield InvalidError(
             "spec.targetRef.kind",

@@ -36,7 +36,7 @@ def small_subsets(world: World) -> Iterator[Problem]:
         if not world.is_checked("UnitedTopology", metadata.namespace, metadata.name):
             continue
         target = topology.spec.target_ref
-        kind = _TARGETS.get(target.kind)
+        kind = _TARGETS.get(target.kind) or world.cluster.owners.by_kind.get(target.kind)
         workload = None if kind is None else world.cluster.find(kind, metadata.namespace, target.name)
         if workload is None:
             continue
@@ -83,7 +83,7 @@ def idle_policies(world: World) -> Iterator[Problem]:
 def _why_idle(world: World, policy: ScaleDownPolicy) -> str:
     namespace, target = policy.metadata.namespace, policy.spec.target_ref
     if target is not None:
-        reason = unsupported(target.api_version, target.kind)
+        reason = unsupported(target.api_version, target.kind, world.cluster.owners)
         if reason:
             return f"applies to nothing: {reason}"
     refs = [ref for ref in _refs(world) if ref.namespace == namespace]
@@ -98,7 +98,7 @@ def _why_idle(world: World, policy: ScaleDownPolicy) -> str:
 def _refs(world: World) -> Iterator[WorkloadRef]:
     """Workloads as policies refer to them; ReplicaSets of Deployments included, as a policy may name one."""
     for workload in world.cluster.workloads():
-        yield workload_ref(workload)
+        yield workload_ref(workload, world.cluster.owners)
 
 
 def foreign_costs(world: World) -> Iterator[Problem]:

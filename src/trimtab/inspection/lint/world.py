@@ -18,6 +18,7 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod, PodTemplateSpec
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.inspection import manifests
 from trimtab.inspection.cluster import Cluster
 from trimtab.inspection.manifests import Manifest
@@ -112,7 +113,7 @@ class World:
 
     def _of_cluster(self) -> Iterator[TemplatedWorkload]:
         kinds: tuple[type[Any], ...] = (Deployment, ReplicaSet, StatefulSet, ReplicationController, CloneSet)
-        for kind in kinds:
+        for kind in (*kinds, *self.cluster.owners.custom):
             for each in self.cluster.all(kind):
                 metadata = each.metadata
                 is_owned = kind is ReplicaSet and metadata.controller is not None
@@ -122,9 +123,9 @@ class World:
     def _of_manifests(self) -> Iterator[TemplatedWorkload]:
         for each in self.manifests:
             ref = ObjectRef(each.kind, each.namespace(self.default_namespace), each.name, each.file, each.line)
-            kind = _TYPED.get((each.api_version, each.kind))
+            kind = _type_of(each, self.cluster.owners)
             try:
-                template = manifests.template_of(each)
+                template = manifests.template_of(each, self.cluster.owners)
                 if template is None:
                     continue
                 if kind is None or kind is Pod:
@@ -133,6 +134,13 @@ class World:
                     yield _templated(ref, codec.convert(each.tree, kind))
             except InvalidError:
                 continue  # which another rule reports
+
+
+def _type_of(manifest: Manifest, owners: ReplicaSetOwners) -> type[Any] | None:
+    """The type of a manifest's object; None for a kind that rules look at no more than at its template."""
+    custom = {(each.named_as.api_version, each.named_as.kind): each for each in owners.custom}
+    identity = (manifest.api_version, manifest.kind)
+    return _TYPED.get(identity) or custom.get(identity)
 
 
 def _templated(ref: ObjectRef, workload: Any) -> TemplatedWorkload:
@@ -153,14 +161,19 @@ def world_of(
     namespace: str = "default",
     checked: Iterable[str] = (),
     defaults: Defaults = NO_DEFAULTS,
+    owners: ReplicaSetOwners = DEPLOYMENTS,
 ) -> World:
-    """What is checked: these manifests, laid over a cluster; without manifests, the cluster itself."""
+    """What is checked: these manifests, laid over a cluster; without manifests, the cluster itself.
+
+    `owners` are the kinds that own ReplicaSets.
+    """
     written = tuple(read)
-    objects: dict[type[Any], list[Any]] = {kind: list(found) for kind, found in cluster.objects.items()}
+    objects: dict[type[Any], list[Any]] = {kind: [] for kind in owners.custom}
+    objects |= {kind: list(found) for kind, found in cluster.objects.items()}
     places: dict[tuple[str, str, str], tuple[str, int]] = {}
     unreadable: list[tuple[ObjectRef, InvalidError]] = []
     for each in written:
-        kind = _TYPED.get((each.api_version, each.kind))
+        kind = _type_of(each, owners)
         is_global = kind in _CLUSTER_SCOPED
         where = "" if is_global else each.namespace(namespace)
         places[each.kind, where, each.name] = (each.file, each.line)

@@ -155,8 +155,9 @@ class Continuous:
             self.queue.add_after(key, self._settings.batch)
 
     async def reconcile(self, key: GroupKey) -> Result:
-        """Give a group's pods the costs of its policy. Nothing is written or reverted before policies have synced."""
-        if not is_known(self._view.policies):
+        """Give a group's pods the costs of its policy. Nothing is written or reverted before policies, and the
+        kind of the workload that owns its controller, have synced."""
+        if not is_known(self._view.policies) or not self._groups.is_owner_known(key):
             return Result(self._settings.batch)
         report = CarrierReport()
         group = self._groups.get(key)

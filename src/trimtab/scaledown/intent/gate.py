@@ -7,7 +7,7 @@ is not verified. In order:
    (If the workload has changed since the review was made, the API server rejects the write and sends another review.)
    Where nothing would be written, because the policy observes, a cache that shows the same UID and size is enough: the
    request waits for nothing.
-2. It is not a ReplicaSet that its Deployment resizes.
+2. It is not a ReplicaSet that the workload that owns it resizes.
 3. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
    which need no policy), in half of the budget at most.
 4. A policy applies to the workload that was read: a review of `/scale` has no labels. A workload with subsets that is
@@ -35,7 +35,7 @@ from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.effective import EffectivePolicy, is_on_scale_intent
 from trimtab.scaledown.policy.groups import Groups
-from trimtab.scaledown.policy.workloads import WorkloadRef, is_managed_by_deployment, workload_ref
+from trimtab.scaledown.policy.workloads import WorkloadRef, workload_ref
 from trimtab.scaledown.view import View, Workload, read_workload
 
 _NAMED = 3
@@ -93,15 +93,16 @@ class Gate:
         """The request with its workload and policy, or its result."""
         workload = self._cached_if_observed(request)
         if workload is None:
-            workload = await read_workload(self._client, request.kind, request.namespace, request.name)
+            kind = self._view.kinds.get(request.kind)
+            workload = await read_workload(self._client, kind, request.namespace, request.name)
         if workload is None or not _is_current(request, workload):
             return HoldResult(HoldOutcome.STALE)
-        if is_managed_by_deployment(workload.metadata):
+        if self._view.is_managed(workload):
             return HoldResult(HoldOutcome.MANAGED)
         if not self.defaults.allows_writes(request.namespace):
             return HoldResult(HoldOutcome.NO_POLICY)
         await self._prepare_for(request, budget)
-        ref = workload_ref(workload)
+        ref = workload_ref(workload, self._view.owners)
         policy = self._policy_of(ref, request.after)
         gaps, notes = self._about_explicit_ranks(ref, policy)
         if policy is None:
@@ -150,8 +151,8 @@ class Gate:
 
     def policy_for(self, workload: Workload) -> EffectivePolicy | None:
         """The policy by which scale-downs of a workload are planned or observed, where one applies."""
-        ref = workload_ref(workload)
-        if is_managed_by_deployment(workload.metadata) or not self.defaults.allows_writes(ref.namespace):
+        ref = workload_ref(workload, self._view.owners)
+        if self._view.is_managed(workload) or not self.defaults.allows_writes(ref.namespace):
             return None
         policy = self._policy_of(ref, workload.desired_replicas)
         if policy is None or self._groups.conflicting_with(ref):

@@ -92,7 +92,7 @@ class ScaleDownHolder:
         """`executor` has the threads in which plans are made; without it they are made in the event loop."""
         self.settings = settings
         self.history = History(client.clock, on_close=on_result)
-        self._reporter = ScaleDownReporter(recorder, self.history)
+        self._reporter = ScaleDownReporter(recorder, self.history, view.kinds)
         self.metrics = metrics or Metrics()
         self.settle_time = SettleTime(settings.settle, min(settings.longest_settle, (settings.budget - RESERVE) / 2))
         self._clock = client.clock

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from trimtab.api.apps import Deployment
+from trimtab.api.workloads import ReplicaSetOwner
 from trimtab.kube.clocks import Clock
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.runners import Result, Runner
-from trimtab.scaledown.view import KINDS, View, Workload
+from trimtab.scaledown.view import View, Workload
 
 OVERDUE = 15.0
 """Seconds after which a scale-down that no open plan of this process is about is taken over."""
@@ -40,7 +40,7 @@ class OverdueScaleDowns:
         self._after = after
         self.queue: WorkQueue[str] = WorkQueue(clock)
         self._runner = Runner("overdue scale-downs", self.reconcile, self.queue, workers=1, after=view.required)
-        for kind in KINDS:
+        for kind in view.kinds:
             view.informer(kind).subscribe(added=self._changed, updated=lambda _, new: self._changed(new))
 
     async def run(self) -> None:
@@ -67,7 +67,7 @@ class OverdueScaleDowns:
 
     def _is_shrinking(self, workload: Workload) -> bool:
         """Whether a controller has more pods than its size; during a rollout, that is the rollout's business."""
-        if not isinstance(workload, Deployment):
+        if not isinstance(workload, ReplicaSetOwner):
             return self._surplus(workload) > 0
         sets = [
             each

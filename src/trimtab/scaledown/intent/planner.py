@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from trimtab.api.apps import Deployment
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
+from trimtab.api.workloads import ReplicaSetOwner, with_template
 from trimtab.kube.clocks import Clock, within
 from trimtab.kube.server_time import ServerTime
 from trimtab.ranking.certainty import Window
@@ -135,7 +136,7 @@ class Planner:
         """The plans, or why there are none."""
         await self._wait_for_pods(checked)
         workload = checked.workload
-        if clonesets.is_left_to_rollout(workload, self._view.pods_of(workload.metadata.uid)):
+        if self._is_left_to_rollout(workload):
             return HoldOutcome.ROLLOUT
         policy = await self._wait_for_ranks(checked)
         if policy is None:
@@ -154,7 +155,7 @@ class Planner:
     async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans for a request that is only observed, as things are now: no pods or ranks are waited for."""
         workload = checked.workload
-        if clonesets.is_left_to_rollout(workload, self._view.pods_of(workload.metadata.uid)):
+        if self._is_left_to_rollout(workload):
             return HoldOutcome.ROLLOUT
         sizes = self._sizes(workload, checked.request.after)
         policy = self._policy(checked, workload, sizes)
@@ -176,7 +177,7 @@ class Planner:
         if self._view.planned_pods(request.namespace, request.workload):
             return
         owners = [workload.metadata.uid]
-        if isinstance(workload, Deployment):
+        if isinstance(workload, ReplicaSetOwner):
             owners = [each.metadata.uid for each in self._view.sets_of(workload)]
 
         def is_shown() -> bool:
@@ -201,7 +202,7 @@ class Planner:
     def _policy(self, checked: CheckedRequest, workload: Workload, sizes: Sequence[ControllerSize]) -> Policy:
         """The strategies that rank the pods now: the policy's, or the explicit ranks that replace them."""
         if checked.policy.ranked_by:
-            return explicit_policy(explicit_ranks(self._view, workload_ref(workload)).ranks)
+            return explicit_policy(explicit_ranks(self._view, workload_ref(workload, self._view.owners)).ranks)
         pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
         return self._policy_of(checked.policy, pods)
 
@@ -216,8 +217,18 @@ class Planner:
         """The UIDs of the controllers that lose pods."""
         return [size.uid for size in self._sizes(checked.workload, checked.request.after)]
 
+    def _is_left_to_rollout(self, workload: Workload) -> bool:
+        """Whether pods are of several revisions, and which of these lose how many is not known."""
+        if proportional.is_divided_unknown(workload, self._sets(workload)):
+            return True
+        return clonesets.is_left_to_rollout(workload, self._view.pods_of(workload.metadata.uid))
+
+    def _sets(self, workload: Workload) -> Sequence[ReplicaSet]:
+        """The ReplicaSets of a workload that owns some."""
+        return self._view.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ()
+
     def _sizes(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
-        sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()
+        sets = self._sets(workload)
         return proportional.controller_sizes(workload, size, sets, siblings=self._view.siblings_of(workload))
 
     def _model(self, workload: Workload) -> ControllerModel:
@@ -231,9 +242,9 @@ class Planner:
         """The controllers that are still to lose pods for a request that was admitted, resized already or not."""
         to_resize = self._sizes(workload, size)
         known = {each.uid for each in to_resize}
-        controllers = self._view.sets_of(workload) if isinstance(workload, Deployment) else [workload]
+        controllers = self._view.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else [workload]
         family = [each.metadata.uid for each in controllers]
-        siblings = family if isinstance(workload, Deployment) else self._view.siblings_of(workload)
+        siblings = family if isinstance(workload, ReplicaSetOwner) else self._view.siblings_of(workload)
         resized = []
         for each in controllers:
             metadata, wanted = each.metadata, each.desired_replicas
@@ -259,6 +270,7 @@ class Planner:
     ) -> tuple[int, Callable[[Snapshot], tuple[ControllerPlan, ...]]]:
         """How many pods are to be ranked, those that are ranked again included, and the function that plans them."""
         request, pods = checked.request, {each.uid: self._view.pods_of(each.uid) for each in sizes}
+        workload = with_template(workload, self._sets(workload))
         removals = sum(each.before - each.after for each in sizes) if policy.combination.recompute else 1
         plan = partial(
             replicaset_plans.plan_controller,

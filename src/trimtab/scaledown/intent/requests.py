@@ -23,7 +23,7 @@ class ScaleDownRequest:
     """A request to reduce the size of a workload, as a review describes it. Nothing in it has been verified."""
 
     kind: str
-    """Deployment, ReplicaSet, ReplicationController or CloneSet."""
+    """Deployment, ReplicaSet, ReplicationController, CloneSet, or one that the configuration names."""
     namespace: str
     name: str
     uid: str

@@ -1,15 +1,16 @@
 """Reviews of workloads that are about to shrink.
 
-API servers send reviews of updates of Deployments, ReplicaSets, ReplicationControllers and CloneSets, and of their
-`/scale`, which is what kubectl, autoscalers and most programs use. A review of `/scale` has a Scale alone: a name, a
-UID and two numbers, and nothing of the workload itself.
+API servers send reviews of updates of Deployments, ReplicaSets, ReplicationControllers, CloneSets and the workloads
+that the configuration names, and of their `/scale`, which is what kubectl, autoscalers and most programs use. A review
+of `/scale` has a Scale alone: a name, a UID and two numbers, and nothing of the workload itself.
 
 Admitted at once:
 
 1. what is not a decrease, and a dry run;
 2. a change of the template along with the size: that is a rollout, which replaces all pods anyway;
 3. a CloneSet with newly named pods along with the size: the victims have been chosen;
-4. a ReplicaSet that its Deployment's controller resizes: the request to the Deployment was held before;
+4. a ReplicaSet that the controller of its owner resizes: the request to the Deployment, or to another workload that
+   owns it, was held before;
 5. an object that is being deleted.
 
 Everything else is a `ScaleDownRequest`, which is held until `hold` returns, and then admitted with its warnings.
@@ -27,8 +28,8 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.scaledown.intent.requests import BUDGET, HoldResult, ScaleDownRequest
-from trimtab.scaledown.policy.workloads import is_managed_by_deployment
 
 NAME = "scale"
 PATH = "/scale"
@@ -39,13 +40,13 @@ KINDS: Mapping[tuple[str, str], str] = {
     ("", "replicationcontrollers"): "ReplicationController",
     ("apps.kruise.io", "clonesets"): "CloneSet",
 }
-"""The kinds that are reviewed, by group and resource."""
+"""The built-in kinds that are reviewed, by group and resource."""
 SKIPPED = "Trimtab did not plan this scale-down, and the controller's own order decides"
 """The warning for requests that are admitted without a decision."""
 GRACE = 0.3
 """Seconds beyond its budget that a decision on a busy machine may take to return; the API server waits for longer."""
 ROLLED_OUT = frozenset({"Deployment", "CloneSet"})
-"""The kinds whose pods are replaced when the template changes."""
+"""The built-in kinds whose pods are replaced when the template changes."""
 
 
 Hold = Callable[[ScaleDownRequest], Awaitable[HoldResult]]
@@ -70,23 +71,24 @@ class _Workload(Model):
 class ScaleReviews:
     """The hook that turns reviews into requests to scale down, and holds them."""
 
-    def __init__(self, hold: Hold, *, budget: float = BUDGET) -> None:
+    def __init__(self, hold: Hold, *, budget: float = BUDGET, owners: ReplicaSetOwners = DEPLOYMENTS) -> None:
         self._hold = hold
+        self._owners = owners
         self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget + GRACE, skip_warning=SKIPPED),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit a review, after holding it if it is a request to scale down."""
         size = sum(len(each.text) for each in (request.object, request.old_object) if each is not None)
-        scale_down = await read_beside(size, scale_down_request, request)
+        scale_down = await read_beside(size, scale_down_request, request, self._owners)
         if scale_down is None:
             return admitted(request)
         result = await self._hold(scale_down)
         return admitted(request, *result.warnings)
 
 
-def scale_down_request(request: AdmissionRequest) -> ScaleDownRequest | None:
+def scale_down_request(request: AdmissionRequest, owners: ReplicaSetOwners = DEPLOYMENTS) -> ScaleDownRequest | None:
     """The request to scale down that a review is about; None where it is admitted at once."""
-    kind = KINDS.get((request.resource.group, request.resource.resource))
+    kind = _kind(request.resource.group, request.resource.resource, owners)
     if kind is None or request.operation != "UPDATE" or request.dry_run or request.sub_resource not in ("", "scale"):
         return None
     old, new = _read(request.old_object), _read(request.object)
@@ -94,7 +96,7 @@ def scale_down_request(request: AdmissionRequest) -> ScaleDownRequest | None:
         return None
     absent = 0 if request.sub_resource else 1  # a Scale leaves out 0, a workload's absent size means 1
     before, after = (absent if each.spec.replicas is None else each.spec.replicas for each in (old, new))
-    if after >= before or (not request.sub_resource and _is_exempt(kind, old, new)):
+    if after >= before or (not request.sub_resource and _is_exempt(kind, old, new, owners)):
         return None
     metadata = old.metadata
     return ScaleDownRequest(
@@ -109,14 +111,20 @@ def scale_down_request(request: AdmissionRequest) -> ScaleDownRequest | None:
     )
 
 
-def _is_exempt(kind: str, old: _Workload, new: _Workload) -> bool:
+def _kind(group: str, resource: str, owners: ReplicaSetOwners) -> str | None:
+    named = (each.named_as for each in owners.custom)
+    custom = {(each.group, each.plural): each.kind for each in named}
+    return {**KINDS, **custom}.get((group, resource))
+
+
+def _is_exempt(kind: str, old: _Workload, new: _Workload, owners: ReplicaSetOwners) -> bool:
     if old.metadata.deletion_timestamp is not None:
         return True
-    if kind == "ReplicaSet" and is_managed_by_deployment(old.metadata):
+    if kind == "ReplicaSet" and owners.resizes(old.metadata):
         return True
     if kind == "CloneSet" and set(new.spec.scale_strategy.pods_to_delete) - set(old.spec.scale_strategy.pods_to_delete):
         return True
-    return kind in ROLLED_OUT and not _same(old.spec.template, new.spec.template)
+    return (kind in ROLLED_OUT or kind in owners.by_kind) and not _same(old.spec.template, new.spec.template)
 
 
 def _same(one: Document | None, other: Document | None) -> bool:

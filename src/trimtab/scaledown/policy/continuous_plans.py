@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.api.workloads import ReplicaSetOwner
 from trimtab.kube.clocks import Clock
 from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Plan, Policy, plan
@@ -57,7 +57,7 @@ class ContinuousPlans:
         policy = next((group.policy for group in groups if _is_kept_current(group)), None)
         if policy is None or after == 0:
             return
-        sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()
+        sets = self._view.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ()
         sizes = {size.uid: size.after for size in proportional.controller_sizes(workload, after, sets)}
         made = [self._plan(group, sizes[group.owner.uid]) for group in groups if group.owner.uid in sizes]
         plans = tuple(each for each in made if each is not None)

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trimtab.api.annotations import POLICY_COST
-from trimtab.api.apps import Deployment
 from trimtab.api.core import Namespace
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicyStatus
+from trimtab.api.workloads import ReplicaSetOwner
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import NotFound
@@ -45,9 +45,8 @@ from trimtab.scaledown.policy import statuses
 from trimtab.scaledown.policy.continuous_plans import ContinuousPlans
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.findings import BUILT_IN, PolicyInspector, Readers
-from trimtab.scaledown.policy.groups import WORKLOAD_KINDS, GroupKey, Groups
+from trimtab.scaledown.policy.groups import GroupKey, Groups
 from trimtab.scaledown.policy.rivals import RivalReports
-from trimtab.scaledown.policy.workloads import is_managed_by_deployment
 from trimtab.scaledown.results.reporter import EventRecorder
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View, Workload
@@ -194,7 +193,7 @@ class ScaleDownPolicies:
         view.nodes.subscribe(added=self._node, updated=self._node_changed, deleted=self._node)
         view.namespaces.subscribe(updated=self._namespace_changed)
         view.policies.subscribe(added=self._policy, updated=self._policy_changed, deleted=self._policy)
-        for kind in WORKLOAD_KINDS:
+        for kind in view.kinds:
             view.informer(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
         view.group_costs.subscribe(added=self._costs, updated=self._costs_changed, deleted=self._costs)
 
@@ -238,12 +237,12 @@ class ScaleDownPolicies:
         metadata = workload.metadata
         for key in (*self._groups_of(workload), *self.groups.in_conflict_with(workload)):
             self.continuous.requeue(key)
-        if not is_managed_by_deployment(metadata):
+        if not self._view.is_managed(workload):
             self._requeue_policies(metadata.namespace)
 
     def _workload_changed(self, old: Workload, new: Workload) -> None:
         before, after = old.desired_replicas, new.desired_replicas
-        if after < before and not is_managed_by_deployment(new.metadata):
+        if after < before and not self._view.is_managed(new):
             self._continuous_plans.record(new, self._groups_of(new), before, after)
         if old.metadata.generation != new.metadata.generation or not _same_labels_and_annotations(old, new):
             self._workload(new)
@@ -261,7 +260,7 @@ class ScaleDownPolicies:
 
     def _groups_of(self, workload: Workload) -> list[GroupKey]:
         namespace, name = workload.metadata.namespace, workload.metadata.name
-        if isinstance(workload, Deployment):
+        if isinstance(workload, ReplicaSetOwner):
             return [GroupKey("ReplicaSet", namespace, each.metadata.name) for each in self._view.sets_of(workload)]
         return [GroupKey(type(workload).__name__, namespace, name)]
 

@@ -3,7 +3,7 @@
 Of several policies that refer to a workload, the most specific one applies:
 
 1. one whose `targetRef` names the workload itself;
-2. one whose `targetRef` names the workload's owner (the Deployment of a ReplicaSet);
+2. one whose `targetRef` names the workload's owner (the Deployment of a ReplicaSet, for example);
 3. one whose `selector` matches the labels of the workload's pods as its template states them; the one with more
    requirements before the one with fewer;
 4. a default from the configuration: the first in its list whose namespace selector matches. A label of the namespace
@@ -30,6 +30,7 @@ import msgspec
 from trimtab.api import times
 from trimtab.api.annotations import OPT_OUT, OPTED_OUT
 from trimtab.api.scaledown import TARGETS, UNSUPPORTED_KINDS, Mode, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners, advice
 from trimtab.kube.stores import key_of
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.workloads import WorkloadRef, compile_selector, opts_out
@@ -113,15 +114,17 @@ def exemption(workload: WorkloadRef, defaults: Defaults, namespace_labels: Mappi
         return f"namespace {workload.namespace} opts out with {OPT_OUT}: {OPTED_OUT}"
     if workload.opted_out:
         return f"{workload} opts out with {OPT_OUT}: {OPTED_OUT}"
-    return unsupported(workload.api_version, workload.kind)
+    return "" if workload.is_configured else unsupported(workload.api_version, workload.kind)
 
 
-def unsupported(api_version: str, kind: str) -> str:
+def unsupported(api_version: str, kind: str, owners: ReplicaSetOwners = DEPLOYMENTS) -> str:
     """Why no policy can apply to a kind; empty where one can."""
     if kind in UNSUPPORTED_KINDS:
         return f"{kind} is not supported: {UNSUPPORTED_KINDS[kind]}"
-    if kind not in TARGETS.get(api_version, ()):
-        return f"{kind} of {api_version} is not supported: it is not known to choose its victims by cost"
+    targets = owners.added_to(TARGETS)
+    if kind not in targets.get(api_version, ()):
+        reason = "it is not known to choose its victims by cost"
+        return f"{kind} of {api_version} is not supported: {reason}{advice(api_version, targets)}"
     return ""
 
 

@@ -3,7 +3,8 @@
 Ranks of an external component win over a default policy, because a default is made to be overridden; they do not win
 over a ScaleDownPolicy. The rules of which carrier counts are in `ranking.explicit`.
 
-A Deployment's pods can be ranked by a PodGroupCost that names the Deployment, or by one for each of its ReplicaSets.
+The pods of a Deployment, or of another workload that owns ReplicaSets, can be ranked by a PodGroupCost that names it,
+or by one for each of its ReplicaSets.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.ranking import explicit
 from trimtab.ranking.explicit import GroupCosts
 from trimtab.scaledown.policy.workloads import WorkloadRef
+from trimtab.scaledown.view import OWNER_KINDS
 
 _NAMED = 3
 
@@ -113,7 +115,7 @@ def _source(costs: GroupCosts) -> tuple[str]:
 
 
 def group_costs(view: Lookups, owner: tuple[str, str, str], top: WorkloadRef) -> GroupCosts:
-    """The PodGroupCosts that name a controller of pods (kind, name and UID), or the Deployment that owns it."""
+    """The PodGroupCosts that name a controller of pods (kind, name and UID), or the workload that owns it."""
     kind, name, uid = owner
     namespace = top.namespace
     found = view.costs_naming(kind, namespace, name)
@@ -124,7 +126,7 @@ def group_costs(view: Lookups, owner: tuple[str, str, str], top: WorkloadRef) ->
 
 def _controllers(view: Lookups, workload: WorkloadRef) -> Iterable[tuple[str, str, str]]:
     """The controllers of a workload's pods: kind, name and UID."""
-    if workload.kind != "Deployment":
+    if workload.kind in OWNER_KINDS:
         yield workload.kind, workload.name, workload.uid
         return
     for each in view.sets_owned_by(workload.uid):

@@ -21,12 +21,11 @@ from trimtab.scaledown.view import View
 
 Readers = Mapping[str, frozenset[Carrier]]
 
-BUILT_IN: Readers = dict.fromkeys(
-    ("Deployment", "ReplicaSet", "ReplicationController", "CloneSet"), frozenset({Carrier.ANNOTATION})
-)
-"""Which carriers the controllers of each kind read."""
-WITH_POD_COST: Readers = {**BUILT_IN, "CloneSet": frozenset(Carrier)}
+BUILT_IN: Readers = {}
+"""Which carriers the controllers of a kind read, where that is more than the annotation, which all of them do."""
+WITH_POD_COST: Readers = {"CloneSet": frozenset(Carrier)}
 """The same with the feature gate CloneSetPodCost, where CloneSets are Trimtab's."""
+_BY_ALL = frozenset({Carrier.ANNOTATION})
 
 
 @dataclass(slots=True)
@@ -65,7 +64,7 @@ class PolicyInspector:
 
     def inspect(self, policy: ScaleDownPolicy) -> Findings:
         """Everything that the status of a policy reports."""
-        wrong = tuple(str(fault) for fault in faults(policy, self._registry))
+        wrong = tuple(str(fault) for fault in faults(policy, self._registry, self._view.owners))
         if wrong:
             return Findings(faults=wrong)
         own_key = key_of(policy)
@@ -79,24 +78,28 @@ class PolicyInspector:
         carrier = Carrier(policy.spec.carrier)
         findings = Findings(
             applies_to=tuple(own),
+            is_kind_absent=self._is_kind_absent(policy),
             exemptions=tuple(dict.fromkeys(exemptions)),
             unsupported=tuple(self._unsupported(policy)),
             overrides={name: policies[name].overridden for name in own if policies[name].overridden},
             overridden_by={name: str(found) for name, found in policies.items() if name not in own},
             conflicts={name: others for name, others in conflicts.items() if others},
-            unread=tuple(name for name, ref in own.items() if carrier not in self._readers.get(ref.kind, ())),
+            unread=tuple(name for name, ref in own.items() if carrier not in self._readers.get(ref.kind, _BY_ALL)),
             managed=_managed(own) if effective.is_on_scale_intent(policy.spec) else {},
         )
         return self._with_ranks(findings, own_key, own.values())
 
     def _referenced(self, policy: ScaleDownPolicy) -> Iterable[WorkloadRef]:
-        """The workloads that a policy refers to; ReplicaSets of Deployments only if a policy names them."""
+        """The workloads that a policy refers to; ReplicaSets that have an owner only if a policy names them."""
         named = set(self._named_in(policy.metadata.namespace))
         for ref in self._groups.refs_in(policy.metadata.namespace):
-            if (not ref.is_managed_by_deployment or ref.identity in named) and effective.matching_policies(
-                ref, [policy]
-            ):
+            if (not ref.is_managed or ref.identity in named) and effective.matching_policies(ref, [policy]):
                 yield ref
+
+    def _is_kind_absent(self, policy: ScaleDownPolicy) -> bool:
+        target = policy.spec.target_ref
+        informer = None if target is None else self._view.custom.get(target.kind)
+        return informer is not None and informer.absent
 
     def _named_in(self, namespace: str) -> Iterable[tuple[str, str, str]]:
         """The workloads that policies of a namespace name."""
@@ -169,8 +172,9 @@ class PolicyInspector:
 
 
 def _managed(refs: Mapping[str, WorkloadRef]) -> dict[str, str]:
-    """The ReplicaSets that Deployments resize, and the names of these."""
-    return {name: ref.owner[2] for name, ref in refs.items() if ref.owner is not None and ref.is_managed_by_deployment}
+    """The ReplicaSets that their owners resize, and these (`Deployment web`)."""
+    managed = {name: ref.owner for name, ref in refs.items() if ref.owner is not None and ref.is_managed}
+    return {name: f"{kind} {owner}" for name, (_, kind, owner) in managed.items()}
 
 
 def name_of(ref: WorkloadRef) -> str:

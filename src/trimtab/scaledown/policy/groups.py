@@ -15,20 +15,14 @@ from trimtab.api.documents import Document
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
 from trimtab.api.selectors import is_key
-from trimtab.kube.resources import object_key
 from trimtab.ranking.explicit import GroupCosts, group_cost_name
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.policy import conflicts, effective, explicit_ranks
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.policy.explicit_ranks import ExplicitRanks
-from trimtab.scaledown.policy.workloads import WorkloadRef, is_managed_by_deployment, workload_ref
-from trimtab.scaledown.view import BY_CONTROLLER, BY_NAMESPACE, View, Workload
-
-OWNER_KINDS = ("ReplicaSet", "ReplicationController", "CloneSet")
-"""The kinds that own pods."""
-WORKLOAD_KINDS = ("Deployment", *OWNER_KINDS)
-"""The kinds that users scale."""
+from trimtab.scaledown.policy.workloads import WorkloadRef, workload_ref
+from trimtab.scaledown.view import BY_CONTROLLER, BY_NAMESPACE, OWNER_KINDS, View, Workload
 
 _FINE = 99
 """Pods on a node that are distinguished where zones come first: more than a kubelet runs."""
@@ -72,7 +66,7 @@ class Group:
     ref: WorkloadRef
     """The controller of its pods, as policies refer to it."""
     top: WorkloadRef
-    """The workload that users scale: the Deployment, where there is one."""
+    """The workload that users scale: the owner of a ReplicaSet, where that resizes it."""
     wanted: int
     template: Document | None
     policy: EffectivePolicy | None = None
@@ -98,7 +92,7 @@ class Groups:
         self._view = view
         self._refs: dict[str, tuple[str, WorkloadRef]] = {}
         self._conflicts: dict[str, Mapping[str, tuple[WorkloadRef, ...]]] = {}
-        for kind in WORKLOAD_KINDS:
+        for kind in view.kinds:
             view.informer(kind).subscribe(added=self._changed_selectors, updated=self._changed, deleted=self._gone)
 
     def covers(self, namespace: str) -> bool:
@@ -109,6 +103,14 @@ class Groups:
         """A group; None where its controller is gone."""
         found = self._view.workload(key.kind, key.namespace, key.name)
         return None if found is None or key.kind not in OWNER_KINDS else self._group(key, found)
+
+    def is_owner_known(self, key: GroupKey) -> bool:
+        """Whether the owner of a group's controller would be cached: kinds that the configuration names may not have
+        synced yet, and the policy of a ReplicaSet depends on them."""
+        found = self._view.workload(*key)
+        owner = None if found is None else found.metadata.controller
+        informer = None if owner is None else self._view.custom.get(owner.kind)
+        return informer is None or informer.is_known
 
     def of_pod(self, pod: Pod) -> GroupKey | None:
         """The group that a pod belongs to, by its owner."""
@@ -146,9 +148,9 @@ class Groups:
 
     def in_conflict_with(self, workload: Workload) -> list[GroupKey]:
         """The groups of the workloads that select the same pods as a workload, which may be gone already."""
-        if is_managed_by_deployment(workload.metadata):
+        if self._view.is_managed(workload):
             return []
-        ref = workload_ref(workload)
+        ref = workload_ref(workload, self._view.owners)
         found = conflicts.conflicting_workloads(ref, self._tops_in(ref.namespace))
         return [key for other in found for key in self.of_workload(other)]
 
@@ -175,7 +177,7 @@ class Groups:
         return explicit_ranks.explicit_ranks(self._view, self._top(ref))
 
     def costs_naming(self, group: Group) -> GroupCosts:
-        """The PodGroupCosts that name a group's controller, or its Deployment."""
+        """The PodGroupCosts that name a group's controller, or the workload that owns it."""
         owner = (group.owner.kind, group.owner.name, group.owner.uid)
         return explicit_ranks.group_costs(self._view, owner, group.top)
 
@@ -185,13 +187,13 @@ class Groups:
 
     def refs_in(self, namespace: str) -> Iterator[WorkloadRef]:
         """All workloads of a namespace as policies refer to them."""
-        for kind in WORKLOAD_KINDS:
+        for kind in self._view.kinds:
             for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
                 yield self._inherited(self._ref(each))
 
     def of_workload(self, ref: WorkloadRef) -> list[GroupKey]:
-        """The groups of a workload: its own, or those of a Deployment's ReplicaSets that have pods, or will."""
-        if ref.kind != "Deployment":
+        """The groups of a workload: its own, or those of its ReplicaSets that have pods, or will."""
+        if ref.kind in OWNER_KINDS:
             return [GroupKey(ref.kind, ref.namespace, ref.name)]
         found = self._view.sets.store.by(BY_CONTROLLER, ref.uid)
         alive = [each for each in found if each.desired_replicas or self._view.pods_of(each.metadata.uid)]
@@ -213,7 +215,7 @@ class Groups:
         )
 
     def _inherited(self, ref: WorkloadRef) -> WorkloadRef:
-        """A ReplicaSet opts out with its Deployment."""
+        """A ReplicaSet opts out with the workload that owns it."""
         top = self._top(ref)
         return replace(ref, opted_out=True) if top.opted_out and not ref.opted_out else ref
 
@@ -223,7 +225,7 @@ class Groups:
         known = self._refs.get(metadata.uid)
         if known is not None and known[0] == metadata.resource_version:
             return known[1]
-        ref = workload_ref(workload)
+        ref = workload_ref(workload, self._view.owners)
         self._refs[metadata.uid] = (metadata.resource_version, ref)
         return ref
 
@@ -239,15 +241,15 @@ class Groups:
         self._refs.pop(workload.metadata.uid, None)
 
     def _top(self, ref: WorkloadRef) -> WorkloadRef:
-        if ref.owner is None or not ref.is_managed_by_deployment:
+        if ref.owner is None or not ref.is_managed:
             return ref
-        found = self._view.deployments.get(object_key(ref.namespace, ref.owner[2]))
+        found = self._view.workload(ref.owner[1], ref.namespace, ref.owner[2])
         return self._ref(found) if found is not None and found.metadata.uid == ref.owner_uid else ref
 
     def _tops_in(self, namespace: str) -> Iterator[WorkloadRef]:
-        for kind in WORKLOAD_KINDS:
+        for kind in self._view.kinds:
             for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
-                if not is_managed_by_deployment(each.metadata):
+                if not self._view.is_managed(each):
                     yield self._ref(each)
 
 

@@ -51,6 +51,8 @@ class Findings:
     faults: Sequence[str] = ()
     applies_to: Sequence[str] = ()
     """Workloads that users scale (`Deployment web`)."""
+    is_kind_absent: bool = False
+    """Whether the cluster does not have the kind of its target."""
     exemptions: Sequence[str] = ()
     """Why no policy applies to workloads that it refers to."""
     unsupported: Sequence[str] = ()
@@ -64,7 +66,7 @@ class Findings:
     unread: Sequence[str] = ()
     """Workloads whose controllers do not read the carrier."""
     managed: Mapping[str, str] = field(default_factory=dict)
-    """ReplicaSets that are resized by their Deployments, whose scale-downs are not held; and the Deployments' names."""
+    """ReplicaSets that are resized by their owners, whose scale-downs are not held; and these (`Deployment web`)."""
     ranked: int = 0
     unranked: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Pods without a rank, and the strategies that do not rank them."""
@@ -168,7 +170,7 @@ def obstacles(spec: ScaleDownPolicySpec, findings: Findings) -> Iterable[tuple[R
     applies_to = set(findings.applies_to)
     has_no_workload = not (applies_to or findings.overridden_by or findings.exemptions)
     yield Reason.NOT_SUPPORTED, "; ".join(findings.unsupported) if has_no_workload else ""
-    yield Reason.WORKLOAD_NOT_FOUND, _missing(spec) if has_no_workload else ""
+    yield Reason.WORKLOAD_NOT_FOUND, _missing(spec, findings) if has_no_workload else ""
     yield Reason.DISABLED, "; ".join(findings.exemptions) if not (applies_to or findings.overridden_by) else ""
     yield Reason.OVERRIDDEN, _overridden_message(findings) if not applies_to else ""
     yield Reason.OVERLAPPING_SELECTORS, _conflicts_message(findings) if applies_to <= set(findings.conflicts) else ""
@@ -180,9 +182,11 @@ def obstacles(spec: ScaleDownPolicySpec, findings: Findings) -> Iterable[tuple[R
     yield Reason.WRITE_FAILED, findings.error
 
 
-def _missing(spec: ScaleDownPolicySpec) -> str:
+def _missing(spec: ScaleDownPolicySpec, findings: Findings) -> str:
     if spec.target_ref is not None:
         kind, name = spec.target_ref.kind, spec.target_ref.name
+        if findings.is_kind_absent:
+            return f"the cluster does not serve {spec.target_ref.api_version} {kind}; install its definition"
         return f"there is no {kind} {name} in this namespace; create it, or name an existing one in spec.targetRef"
     return (
         "the selector matches the pods of no workload in this namespace; compare it with the labels in their templates"
@@ -190,9 +194,10 @@ def _missing(spec: ScaleDownPolicySpec) -> str:
 
 
 def _managed_message(findings: Findings) -> str:
-    managed = [f"{name} is resized by its Deployment {owner}" for name, owner in findings.managed.items()]
-    advice = "name the Deployment in spec.targetRef, or use delivery: Continuous"
-    return f"{'; '.join(_shortened(managed))}; only requests to the Deployment are held; {advice}" if managed else ""
+    managed = [f"{name} is resized by its {owner}" for name, owner in findings.managed.items()]
+    kind = " or ".join(dict.fromkeys(owner.partition(" ")[0] for owner in findings.managed.values()))
+    advice = f"name the {kind} in spec.targetRef, or use delivery: Continuous"
+    return f"{'; '.join(_shortened(managed))}; only requests to the {kind} are held; {advice}" if managed else ""
 
 
 def _unranked_message(spec: ScaleDownPolicySpec, findings: Findings) -> str:
@@ -289,7 +294,7 @@ def _shortened(names: Sequence[str]) -> list[str]:
 
 
 def plan_status(plans: Sequence[Plan], before: int, after: int, now: int, error: str = "") -> PlanStatus:
-    """The status of a plan: one for the workload, or one for each ReplicaSet of a Deployment; and its error."""
+    """The status of a plan: one for the workload, or one for each of its ReplicaSets; and its error."""
     victims = tuple(key.partition("/")[2] for plan in plans for key in plan.keys)
     skews: dict[str, SkewStatus] = {}
     for leveling in (each for plan in plans for each in plan.levelings):

@@ -13,11 +13,12 @@ from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import ReplicationController
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
-from trimtab.api.meta import LabelSelector, ObjectMeta
+from trimtab.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from trimtab.api.model import Model
 from trimtab.api.selectors import NOTHING, Selector
+from trimtab.api.workloads import DEPLOYMENTS, CustomWorkload, ReplicaSetOwners
 
-Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | StatefulSet
+Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | StatefulSet | CustomWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,10 @@ class WorkloadRef:
     selector: Selector = NOTHING
     """The pods that it selects."""
     opted_out: bool = False
-    is_managed_by_deployment: bool = False
-    """Whether it is a Deployment's ReplicaSet, and not a workload that users scale."""
+    is_managed: bool = False
+    """Whether it is a ReplicaSet of a Deployment, or of another workload that owns it, and users scale that."""
+    is_configured: bool = False
+    """Whether its kind is one that the configuration names."""
     owner: tuple[str, str, str] | None = None
     """API version, kind and name of what manages the workload itself."""
     owner_uid: str = ""
@@ -62,9 +65,9 @@ class _Template(Model):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def workload_ref(workload: Workload) -> WorkloadRef:
+def workload_ref(workload: Workload, owners: ReplicaSetOwners = DEPLOYMENTS) -> WorkloadRef:
     """A reference to a workload. A selector or template that cannot be read selects nothing."""
-    api_version, kind = _KINDS[type(workload)]
+    api_version, kind = _identity(type(workload))
     metadata = workload.metadata
     owner = metadata.controller
     return WorkloadRef(
@@ -76,16 +79,24 @@ def workload_ref(workload: Workload) -> WorkloadRef:
         pod_labels=_template_labels(workload.spec.template),
         selector=compile_selector(workload.spec.selector),
         opted_out=opts_out(metadata.annotations) or opts_out(metadata.labels),
-        is_managed_by_deployment=is_managed_by_deployment(metadata),
-        owner=None if owner is None else (owner.api_version, owner.kind, owner.name),
+        is_managed=owners.resizes(metadata),
+        is_configured=isinstance(workload, CustomWorkload),
+        owner=None if owner is None else (_served_version(owner, owners), owner.kind, owner.name),
         owner_uid="" if owner is None else owner.uid,
     )
 
 
-def is_managed_by_deployment(metadata: ObjectMeta) -> bool:
-    """Whether a workload is a Deployment's ReplicaSet. Other owners, such as operators, do not resize it."""
-    owner = metadata.controller
-    return owner is not None and owner.kind == "Deployment"
+def _identity(model: type[Any]) -> tuple[str, str]:
+    """The API version and kind of a type."""
+    if issubclass(model, CustomWorkload):
+        return model.named_as.api_version, model.named_as.kind
+    return _KINDS[model]
+
+
+def _served_version(owner: OwnerReference, owners: ReplicaSetOwners) -> str:
+    """The API version of an owner; of a kind that the configuration names, the version that it names."""
+    found = owners.find(owner)
+    return owner.api_version if found is None else found.named_as.api_version
 
 
 def opts_out(labels_or_annotations: Mapping[str, str]) -> bool:

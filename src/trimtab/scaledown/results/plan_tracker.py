@@ -37,7 +37,7 @@ from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.endings import PlanEndings
 from trimtab.scaledown.results.evaluation import PATIENCE, ControllerState, PlanState, evaluate
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, PlanTarget, Resize, resizes_of
-from trimtab.scaledown.view import BY_NAMESPACE, BY_PLAN, KINDS, View, read_workload
+from trimtab.scaledown.view import BY_NAMESPACE, BY_PLAN, View, read_workload
 
 ABANDONED = 30.0
 """Seconds after which a plan of another process counts as abandoned."""
@@ -270,7 +270,7 @@ class PlanTracker:
 
     def _size_of(self, uid: str, namespace: str) -> int | None:
         """The size of a controller of pods now, by its UID."""
-        for kind in KINDS:
+        for kind in self._view.kinds:
             for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
                 if each.metadata.uid == uid:
                     size: int = each.desired_replicas
@@ -280,7 +280,7 @@ class PlanTracker:
     async def _took_effect(self, namespace: str, named: str, target: PlanTarget) -> bool:
         """Whether an uncached read shows that the workload is as small as planned after all."""
         kind, _, name = named.partition("/")
-        workload = await read_workload(self._client, kind, namespace, name)
+        workload = await read_workload(self._client, self._view.kinds.get(kind), namespace, name)
         return workload is not None and workload.metadata.uid == target.uid and workload.desired_replicas <= target.to
 
     # The end of a plan.

@@ -13,6 +13,7 @@ from typing import Protocol
 from trimtab.api.annotations import Reason
 from trimtab.api.meta import ObjectReference
 from trimtab.kube.events import NORMAL, WARNING
+from trimtab.kube.resources import Resource
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome
@@ -20,13 +21,8 @@ from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.history import History
 from trimtab.scaledown.results.levels import LevelCheck, LevelResult, counted
 from trimtab.scaledown.results.open_plans import ROLLOUT, OpenPlan, PlanResult
+from trimtab.scaledown.view import KINDS, Workload
 
-_API_VERSIONS: Mapping[str, str] = {
-    "Deployment": "apps/v1",
-    "ReplicaSet": "apps/v1",
-    "ReplicationController": "v1",
-    "CloneSet": "apps.kruise.io/v1alpha1",
-}
 _REASONS: Mapping[HoldOutcome, str] = {
     HoldOutcome.RATE_LIMITED: "there were too many scale requests in a short time",
     HoldOutcome.BUSY: "earlier scale requests for the same workload were still being served",
@@ -54,9 +50,13 @@ class EventRecorder(Protocol):
 class ScaleDownReporter:
     """Writes events about scale-downs; without a recorder, only the texts of warnings."""
 
-    def __init__(self, recorder: EventRecorder | None, history: History) -> None:
+    def __init__(
+        self, recorder: EventRecorder | None, history: History, kinds: Mapping[str, type[Workload]] = KINDS
+    ) -> None:
+        """`kinds` are those of the workloads that requests are about."""
         self._recorder = recorder
         self._history = history
+        self._kinds = kinds
 
     def answered(self, checked: CheckedRequest, result: HoldResult, plans: Sequence[ControllerPlan]) -> None:
         """Record a request that has been answered, and the plans for it."""
@@ -124,7 +124,7 @@ class ScaleDownReporter:
     def _record(self, request: ScaleDownRequest, severity: str, reason: Reason, message: str) -> None:
         if self._recorder is not None:
             about = ObjectReference(
-                api_version=_API_VERSIONS[request.kind],
+                api_version=Resource.of(self._kinds[request.kind]).api_version,
                 kind=request.kind,
                 namespace=request.namespace,
                 name=request.name,

@@ -19,6 +19,7 @@ from trimtab.admission.metrics import ReviewOutcome
 from trimtab.admission.server import Hook
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.annotations import Reason
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.events import WARNING, Recorder
@@ -47,15 +48,22 @@ class SubsetHooks:
         workload: CachedWorkload = no_workload,
         allowed_fields: Collection[str] = (),
         defaults: DefaultsFor = no_defaults,
+        owners: ReplicaSetOwners = DEPLOYMENTS,
         registry: CollectorRegistry | None = None,
         budget: float = pod_reviews.BUDGET,
         rng: random.Random | None = None,
     ) -> None:
         """`ended`, `outside` and `workload` read caches of pods and workloads, where the process has them;
-        `allowed_fields` are the privileged fields that patches may change, `defaults` the default constraints."""
-        self.topologies = Topologies(client, workload=workload, allowed_fields=allowed_fields, rng=rng)
+        `allowed_fields` are the privileged fields that patches may change, `defaults` the default constraints,
+        `owners` the kinds that own ReplicaSets."""
+        self.topologies = Topologies(client, workload=workload, allowed_fields=allowed_fields, owners=owners, rng=rng)
         self.batcher = StatusBatcher(
-            client, self.topologies.get, ended=ended, outside=outside, metrics=AdmissionMetrics(registry), rng=rng
+            *(client, self.topologies.get),
+            ended=ended,
+            outside=outside,
+            owners=owners,
+            metrics=AdmissionMetrics(registry),
+            rng=rng,
         )
         self.topologies.on_deleted(self.batcher.forget)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)

@@ -15,11 +15,12 @@ from datetime import datetime
 
 from trimtab.api import selectors
 from trimtab.api.annotations import subset_annotations
-from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import LabelSelector
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, object_key
@@ -38,8 +39,9 @@ _REMEMBERED = 4096
 class Lookups:
     """Uncached reads, for batches."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, owners: ReplicaSetOwners = DEPLOYMENTS) -> None:
         self._client = client
+        self._kinds: Mapping[str, type[Workload]] = {**KINDS, **owners.by_kind}
         self._terminating: OrderedDict[_Entry, None] = OrderedDict()
 
     async def pod(self, name: str, *, namespace: str) -> Pod | None:
@@ -82,12 +84,12 @@ class Lookups:
     async def workload(self, topology: UnitedTopology) -> Workload:
         """Read the target. Raises NotFound."""
         target = topology.spec.target_ref
-        return await self._client.get(KINDS[target.kind], target.name, namespace=topology.metadata.namespace)
+        return await self._client.get(self._kinds[target.kind], target.name, namespace=topology.metadata.namespace)
 
     async def owner(self, kind: str, name: str, *, namespace: str) -> Workload | None:
         """Read the controller of pods; None if it does not exist."""
         try:
-            return await self._client.get(KINDS[kind], name, namespace=namespace)
+            return await self._client.get(self._kinds[kind], name, namespace=namespace)
         except NotFound:
             return None
 
@@ -131,7 +133,7 @@ class Lookups:
     async def _owners(self, workload: Workload) -> set[str]:
         """The UIDs of the controllers of the workload's pods."""
         uid = workload.metadata.uid
-        if not isinstance(workload, Deployment):
+        if not isinstance(workload, ReplicaSetOwner):
             return {uid}
         sets = await self._client.list(
             ReplicaSet, namespace=workload.metadata.namespace, label_selector=_selector(workload)

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Key
@@ -41,13 +42,14 @@ class StatusBatcher:
         *,
         ended: EndedPods = no_ended_pods,
         outside: PodsOutside = no_pods_outside,
+        owners: ReplicaSetOwners = DEPLOYMENTS,
         metrics: AdmissionMetrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """`cached` returns a UnitedTopology as last seen; if that is too old, the first write conflicts."""
         direct = client.using(retry=NO_RETRIES, urgent=True)
         self.metrics = metrics or AdmissionMetrics()
-        self.lookups = Lookups(direct)
+        self.lookups = Lookups(direct, owners)
         self._dependencies = Dependencies(
             client=direct,
             clock=client.clock,

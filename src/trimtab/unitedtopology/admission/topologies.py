@@ -1,9 +1,10 @@
 """The UnitedTopology that applies to a pod, by its owner, from the caches of the webhook process.
 
-A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment, which then is the target. An owner that is
-not cached yet is read uncached, because its first pods are created within milliseconds. A review may be forged: only an
-owner that exists with the UID of the pod's reference has a UnitedTopology. Of two UnitedTopologies with the same target
-the older one applies; while that is invalid, or is being deleted, pods are admitted without a subset.
+A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment, which then is the target; likewise for other
+workloads that own ReplicaSets, if the configuration names their kind. An owner that is not cached yet is read uncached,
+because its first pods are created within milliseconds. A review may be forged: only an owner that exists with the UID
+of the pod's reference has a UnitedTopology. Of two UnitedTopologies with the same target the older one applies; while
+that is invalid, or is being deleted, pods are admitted without a subset.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trimtab.api import unitedtopology
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectMeta, OwnerReference
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.components import run_informers, watch_problems
 from trimtab.kube.informers import Informer
@@ -64,10 +66,12 @@ class Topologies:
         *,
         workload: CachedWorkload = no_workload,
         allowed_fields: Collection[str] = (),
+        owners: ReplicaSetOwners = DEPLOYMENTS,
         rng: random.Random | None = None,
     ) -> None:
-        """`allowed_fields` are the privileged fields that patches may change."""
-        self._lookups = Lookups(client.using(retry=NO_RETRIES, urgent=True))
+        """`allowed_fields` are the privileged fields that patches may change; `owners` own ReplicaSets."""
+        self._lookups = Lookups(client.using(retry=NO_RETRIES, urgent=True), owners)
+        self._owners = owners
         self._workload = workload
         self._allowed_fields = allowed_fields
         self._topologies: Informer[UnitedTopology] = Informer(
@@ -133,7 +137,7 @@ class Topologies:
             return False
         version = (topology.metadata.uid, topology.metadata.generation)
         if version not in self._usable:
-            problems = unitedtopology.problems(topology, allowed_fields=self._allowed_fields)
+            problems = unitedtopology.problems(topology, allowed_fields=self._allowed_fields, owners=self._owners)
             self._usable[version] = next(problems, None) is None
         return self._usable[version]
 
@@ -149,7 +153,8 @@ class Topologies:
         return found if found is not None and found.metadata.uid == reference.uid else None
 
     def _of(self, workload: OwnerReference, namespace: str) -> UnitedTopology | None:
-        if workload.kind not in unitedtopology.TARGETS.get(workload.api_version, ()):
+        is_built_in = workload.kind in unitedtopology.TARGETS.get(workload.api_version, ())
+        if not is_built_in and self._owners.find(workload) is None:
             return None
         topologies = self._topologies.store.by(_BY_TARGET, target_key(workload.kind, namespace, workload.name))
         first = min(topologies, key=creation_order, default=None)

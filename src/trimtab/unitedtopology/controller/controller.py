@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from trimtab.api.annotations import AIMED_SIZE, SubsetAnnotations
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel, within
 from trimtab.kube.errors import NotFound
@@ -64,6 +65,8 @@ class Settings:
     """The namespaces to manage; all, where empty."""
     allowed_fields: tuple[str, ...] = ()
     """The privileged fields that patches may change."""
+    owners: ReplicaSetOwners = DEPLOYMENTS
+    """The kinds that own ReplicaSets."""
 
 
 SETTINGS = Settings()
@@ -82,10 +85,12 @@ class Controller:
     ) -> None:
         self.settings = settings
         self.metrics = metrics or Metrics()
-        self.view = View(client, rng=rng)
+        self.view = View(client, owners=settings.owners, rng=rng)
         self._client = client
         self._clock = client.clock
-        self._evaluate = evaluator(pod_webhook=settings.pod_webhook, allowed_fields=settings.allowed_fields)
+        self._evaluate = evaluator(
+            pod_webhook=settings.pod_webhook, allowed_fields=settings.allowed_fields, owners=settings.owners
+        )
         self.levels = levels.Levels(self.view, evaluate=self._evaluate)
         self._annotator = PodAnnotator(client, self.metrics)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)

@@ -18,6 +18,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.workloads import with_template
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, NotFound, TooManyRequests
@@ -63,7 +64,8 @@ class Returner:
         workload = self._view.workload(reference.kind, topology.metadata.namespace, reference.name)
         if workload is None or (returning.strategy_of(topology) is None and not topology.status.returns):
             return None
-        with _Rooms(self._simulated(), topology, workload, self._allowed_fields) as rooms:
+        shown = with_template(workload, self._view.sets_of(workload))
+        with _Rooms(self._simulated(), topology, shown, self._allowed_fields) as rooms:
             found = returning.plan_returns(
                 topology,
                 counted.members,

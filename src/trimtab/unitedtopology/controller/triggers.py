@@ -16,7 +16,7 @@ from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key
 from trimtab.kube.stores import key_of
 from trimtab.subsets.members import Member
-from trimtab.unitedtopology.targets import KINDS, Workload
+from trimtab.unitedtopology.targets import Workload
 from trimtab.unitedtopology.view import View
 
 _COLLECT_SECONDS = 0.6
@@ -32,12 +32,8 @@ class Triggers:
         view.topologies.subscribe(
             added=self._topology, updated=lambda _, new: self._topology(new), deleted=self._topology
         )
-        view.deployments.subscribe(
-            added=self._workload, updated=lambda _, new: self._workload(new), deleted=self._workload
-        )
-        view.clonesets.subscribe(
-            added=self._workload, updated=lambda _, new: self._workload(new), deleted=self._workload
-        )
+        for informer in (view.deployments, *view.optional):
+            informer.subscribe(added=self._workload, updated=lambda _, new: self._workload(new), deleted=self._workload)
         view.sets.subscribe(
             added=self._replicaset, updated=lambda _, new: self._replicaset(new), deleted=self._replicaset
         )
@@ -58,8 +54,9 @@ class Triggers:
             self._queue.add(key_of(each))
 
     def _workload(self, workload: Workload) -> None:
-        kind = next(name for name, model in KINDS.items() if isinstance(workload, model))
-        for topology in self._view.topologies_of(kind, workload.metadata.namespace, workload.metadata.name):
+        for topology in self._view.topologies_of(
+            type(workload).__name__, workload.metadata.namespace, workload.metadata.name
+        ):
             self._queue.add(key_of(topology))
 
     def _replicaset(self, replicaset: ReplicaSet) -> None:

@@ -30,7 +30,7 @@ from trimtab_lab.apiserver.controllers import bootstrap
 from trimtab_lab.apiserver.controllers.definitions import DefinitionController
 from trimtab_lab.apiserver.controllers.garbage_collector import GarbageCollector
 from trimtab_lab.apiserver.controllers.namespaces import NamespaceController
-from trimtab_lab.apiserver.kinds.errors import StatusError
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 from trimtab_lab.apiserver.storage.store import Collection, encode
 from trimtab_lab.apiserver.storage.store import Event as Change
 from trimtab_lab.apiserver.verbs.cluster import Cluster
@@ -148,7 +148,10 @@ class Wire:
     async def _answer(self, request: Request) -> tuple[int, bytes]:
         target = self._paths.find(request.path)
         if target is None:
-            return 200, encode(discovery.resources(self.cluster.registry, split_version(request.path)[0]) or {})
+            version, resource = split_version(request.path)
+            if resource:
+                raise status_error(404, "the server could not find the requested resource")
+            return 200, encode(discovery.resources(self.cluster.registry, version) or {})
         query = {name: (value,) for name, value in request.params}
         body, kind = request.body or b"", request.content_type
         wanted = LabRequest(target, query, bootstrap.USER, body=body, content_type=kind, accept="application/json")

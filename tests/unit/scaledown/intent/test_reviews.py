@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab.rollouts import KIND, OWNERS
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionReview
 from trimtab.install import reviews
@@ -142,6 +143,53 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
 def test_which_reviews_are_requests_to_scale_down(request_: AdmissionRequest, want: ScaleDownRequest | None) -> None:
     """Only what makes a workload smaller, and is not another's to decide."""
     assert scale_down_request(request_) == want
+
+
+ROLLOUT: JSON = {
+    "ownerReferences": [
+        {"apiVersion": "rollouts.example.com/v1", "kind": "Rollout", "name": "web", "uid": "d", "controller": True}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "want"),
+    [
+        pytest.param(
+            review(scale(5), scale(3), sub="scale", resource="rollouts", group=KIND.group),
+            ScaleDownRequest("Rollout", "shop", "web", "u1", 5, 3, "jane"),
+            id="a smaller scale",
+        ),
+        pytest.param(
+            review(workload(5), workload(3), resource="rollouts", group=KIND.group),
+            ScaleDownRequest("Rollout", "shop", "web", "u1", 5, 3, "jane"),
+            id="an update that makes it smaller",
+        ),
+        pytest.param(
+            review(workload(5), workload(3, template=OTHER), resource="rollouts", group=KIND.group),
+            None,
+            id="a rollout",
+        ),
+        pytest.param(review(scale(5), scale(3), sub="scale", resource="rollouts"), None, id="another group's"),
+        pytest.param(
+            review(workload(5, **ROLLOUT), workload(3, **ROLLOUT), resource="replicasets"),
+            None,
+            id="its controller's own write, whichever version it names",
+        ),
+        pytest.param(
+            review(workload(5, **MANAGED), workload(3, **MANAGED), resource="replicasets"),
+            ScaleDownRequest("ReplicaSet", "shop", "web", "u1", 5, 3, "jane"),
+            id="a ReplicaSet of another group's Rollout",
+        ),
+    ],
+)
+def test_reviews_of_a_kind_that_the_configuration_names(
+    request_: AdmissionRequest, want: ScaleDownRequest | None
+) -> None:
+    """They are read as those of a Deployment; without the configuration, Trimtab knows nothing of them."""
+    assert scale_down_request(request_, OWNERS) == want
+    if want is not None and want.kind == "Rollout":
+        assert scale_down_request(request_) is None
 
 
 RESULT = HoldResult(HoldOutcome.PLANNED, ("kept 1/1/1; stock would leave 2/1/0",))

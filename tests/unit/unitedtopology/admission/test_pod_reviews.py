@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab.rollouts import KIND, OWNERS
 from tests.unit.kube.fakes import FakeServer
 from tests.unit.unitedtopology.admission.test_status_batcher import PODS, TOPOLOGIES, pod, topology
 from trimtab.api import annotations as keys
@@ -17,6 +18,7 @@ from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Admission
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.documents import JSON
 from trimtab.api.patches import json_patch
+from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Conflict
@@ -50,16 +52,23 @@ def newcomer(**annotations: str) -> JSON:
 class WebhookProcess:
     """The hooks of one process over a fake server."""
 
-    def __init__(self, simulate: Simulate | None, allowed_fields: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        simulate: Simulate | None,
+        allowed_fields: tuple[str, ...] = (),
+        owners: ReplicaSetOwners = DEPLOYMENTS,
+    ) -> None:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
         client = Client(self.server, clock=self.clock)
-        self.subsets = SubsetHooks(client, simulate=simulate, allowed_fields=allowed_fields, rng=random.Random(1))
+        self.subsets = SubsetHooks(
+            client, simulate=simulate, allowed_fields=allowed_fields, owners=owners, rng=random.Random(1)
+        )
         self._running = asyncio.ensure_future(self.subsets.run())
 
-    async def create_topology(self, tree: JSON, *, replicas: int = 10) -> None:
+    async def create_topology(self, tree: JSON, *, replicas: int = 10, owner: JSON = DEPLOYMENT) -> None:
         """Store a UnitedTopology and its ReplicaSet, and let the hooks see them."""
-        owned = {"name": "web-1", "namespace": "shop", "ownerReferences": [DEPLOYMENT], "uid": "r1"}
+        owned = {"name": "web-1", "namespace": "shop", "ownerReferences": [owner], "uid": "r1"}
         self.server.put(*SETS, {"metadata": owned, "spec": {"replicas": replicas}})
         for stored in self.server.objects("replicasets"):
             stored["metadata"]["uid"] = "r1"
@@ -104,8 +113,12 @@ async def processes() -> AsyncIterator[Callable[..., WebhookProcess]]:
     """Makes processes, and ends them."""
     made: list[WebhookProcess] = []
 
-    def make(simulate: Simulate | None = None, allowed_fields: tuple[str, ...] = ()) -> WebhookProcess:
-        made.append(WebhookProcess(simulate, allowed_fields))
+    def make(
+        simulate: Simulate | None = None,
+        allowed_fields: tuple[str, ...] = (),
+        owners: ReplicaSetOwners = DEPLOYMENTS,
+    ) -> WebhookProcess:
+        made.append(WebhookProcess(simulate, allowed_fields, owners))
         return made[-1]
 
     yield make
@@ -132,6 +145,27 @@ async def test_a_deleted_united_topology_is_forgotten(processes: Callable[..., W
     (gone,) = process.subsets.batcher.remembered
     process.server.drop(*TOPOLOGIES, gone)
     await process.until(lambda: not process.subsets.batcher.remembered)
+
+
+@pytest.mark.parametrize(
+    ("owners", "version", "want"),
+    [
+        pytest.param(OWNERS, KIND.version, "a", id="a kind that the configuration names"),
+        pytest.param(OWNERS, "v1", "a", id="whichever version the owner reference names"),
+        pytest.param(DEPLOYMENTS, KIND.version, None, id="a kind that it does not name"),
+    ],
+)
+async def test_a_pod_of_another_workload_that_owns_replicasets(
+    processes: Callable[..., WebhookProcess], owners: ReplicaSetOwners, version: str, want: str | None
+) -> None:
+    """It gets a subset as that of a Deployment does."""
+    process = processes(owners=owners)
+    rollout = {**DEPLOYMENT, "apiVersion": f"{KIND.group}/{version}", "kind": "Rollout"}
+    tree = topology(1, -1)
+    tree["spec"]["targetRef"] = {"apiVersion": KIND.api_version, "kind": "Rollout", "name": "web"}
+    await process.create_topology(tree, owner=rollout)
+    response = await process.ask(review("CREATE", newcomer()))
+    assert subset_of(newcomer(), response) == want
 
 
 async def test_a_pod_gets_a_reservation_and_annotations(processes: Callable[..., WebhookProcess]) -> None:
