@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,11 @@ class Coverage:
     failed: list[str] = field(default_factory=list)
     """Tests that fail without a mutant: they say nothing about one."""
 
+    @property
+    def paths(self) -> set[str]:
+        """The files that any test executes."""
+        return {path for files in self.lines.values() for path in files}
+
     def add(self, other: Coverage) -> None:
         """Add what other tests cover."""
         self.lines |= other.lines
@@ -37,14 +41,25 @@ class Coverage:
         self.failed.append(test)
         del self.lines[test]
 
-    def tests(self, mutant: Mutant, most: float) -> list[str]:
-        """The tests that execute the changed statement, for so many seconds at most: those of the module itself first
-        (`test_skews.py` for `skews.py`), then the fastest."""
-        wanted, own = set(mutant.lines), f"/test_{Path(mutant.path).stem}.py::"
+    def tests(self, mutant: Mutant, most: float, detections: Mapping[str, int] | None = None) -> list[str]:
+        """The tests that execute the changed statement, as many as take so many seconds together.
+
+        Those that detected most mutants of the same function come first, then those of the module itself
+        (`test_skews.py` for `skews.py`), then the fastest.
+        """
+        wanted, own, detected = set(mutant.lines), f"/test_{Path(mutant.path).stem}.py::", detections or {}
         found = [test for test, files in self.lines.items() if not wanted.isdisjoint(files.get(mutant.path, ()))]
-        found.sort(key=lambda test: (own not in test, self.seconds[test], test))
-        ends = itertools.accumulate(self.seconds[test] for test in found)
-        return [test for test, end in zip(found, ends, strict=True) if end <= most] or found[:1]
+        found.sort(key=lambda test: (-detected.get(test, 0), own not in test, self.seconds[test], test))
+        return self._within(found, most) or found[:1]
+
+    def _within(self, tests: Iterable[str], most: float) -> list[str]:
+        """The tests for which there is time; one that takes too long does not displace those after it."""
+        chosen: list[str] = []
+        for test in tests:
+            if self.seconds[test] <= most:
+                chosen.append(test)
+                most -= self.seconds[test]
+        return chosen
 
     @contextmanager
     def record(self, test: str, paths: Iterable[str]) -> Iterator[None]:
