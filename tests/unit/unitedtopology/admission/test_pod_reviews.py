@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from tests.unit.unitedtopology.admission.test_status_batcher import PODS, TOPOLOGIES, pod, topology
+from trimtab.admission.metrics import ReviewOutcome
 from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview
@@ -315,6 +316,35 @@ async def test_a_privileged_patch_needs_consent(
     divided["spec"]["subsets"][0]["patch"] = {"spec": {"serviceAccountName": "admin"}}
     await process.create_topology(divided)
     assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == want
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "shown"),
+    [
+        pytest.param("", "web-1-", "web-1-", id="the prefix of a name that is still to be generated"),
+        pytest.param("web-0", "web-", "web-0", id="the name, where the pod has one"),
+        pytest.param("", "w" * 70, "w" * 63, id="no more of it than a label may have"),
+    ],
+)
+async def test_a_pod_without_a_decision_is_named_in_an_event(
+    name: str, prefix: str, shown: str, processes: Callable[..., WebhookProcess]
+) -> None:
+    """On its UnitedTopology; a pod that has none, and another hook, are reported by nothing."""
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    tree = newcomer()
+    tree["metadata"]["generateName"] = prefix
+    creations, deletions, *_ = process.subsets.hooks
+    asked = review("CREATE", tree, name=name)
+    process.subsets.report_undecided(creations, asked, "it took too long", ReviewOutcome.LATE)
+    process.subsets.report_undecided(deletions, asked, "it took too long", ReviewOutcome.LATE)
+    stranger = review("CREATE", {"metadata": {"name": "alone"}, "spec": {}})
+    process.subsets.report_undecided(creations, stranger, "it took too long", ReviewOutcome.LATE)
+    await process.until(lambda: bool(process.server.objects("events")))
+    await process.clock.advance(1)
+    (event,) = process.server.objects("events")
+    assert (event["involvedObject"]["name"], event["reason"]) == ("spread", "AdmittedWithoutSubset")
+    assert event["message"] == f"pod {shown} was admitted without a subset: it took too long"
 
 
 @pytest.mark.parametrize(

@@ -622,12 +622,39 @@ async def test_an_unreachable_server_is_retried_with_growing_waits(process: Webh
         return Unreachable("connection refused", sent=False)
 
     process.server.intercept = refuse
+    for _ in range(2):  # when all are given up, the next failure is the first of a new row
+        tried.clear()
+        with pytest.raises(Unreachable):
+            await process.reserve("1")
+        await process.clock.advance(60)
+        await process.idle()
+        waits = [(later - earlier) / SECOND for earlier, later in pairwise(tried)]
+        assert waits == [pytest.approx(0.1 * failures, abs=0.01) for failures in range(1, pacing.MOST_FAILURES + 1)]
+
+
+async def test_a_success_between_two_failures_ends_the_growth_of_waits(process: WebhookProcess) -> None:
+    """Requests are pending all the time: without the success, the second wait would be twice as long."""
+    process.put(topology(9))
+    process.server.bad.latency = 0.01
+    tried: list[int] = []
+    later: list[asyncio.Future[Assignment | None]] = []
+
+    def intercept(_: Request) -> Response | Exception | None:
+        tried.append(process.clock.monotonic())
+        if len(tried) == 2:  # arrives while another request is being written
+            later.append(asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation("of-3", "r1"))))
+        return Unreachable("connection refused", sent=False) if len(tried) in (1, 3) else None
+
+    process.server.intercept = intercept
     with pytest.raises(Unreachable):
         await process.reserve("1")
-    await process.clock.advance(60)
+    assert await process.reserve("2") == ["a"]
+    with pytest.raises(Unreachable):
+        await process.settled(later[0])
+    await process.clock.advance(5)
     await process.idle()
-    waits = [(later - earlier) / SECOND for earlier, later in pairwise(tried)]
-    assert waits == [pytest.approx(0.1 * failures, abs=0.01) for failures in range(1, pacing.MOST_FAILURES + 1)]
+    assert (tried[1] - tried[0]) / SECOND == pytest.approx(0.1, abs=0.03)
+    assert (tried[3] - tried[2]) / SECOND == pytest.approx(0.1, abs=0.03)
 
 
 async def test_a_topology_that_is_created_again_keeps_reservations(process: WebhookProcess) -> None:
