@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -74,8 +75,12 @@ class Stage:
     def annotate(self, name: str, *, plan: str = "p", cost: str = "-1", to: int = 3, at: int | None = None) -> None:
         """Give a pod a cost of a plan; another cost than -1 is that of another writer."""
         moment = self.clock.now() // 1_000_000 if at is None else at
-        known = PlanAnnotation(plan, "ReplicaSet/web", self.uid, 1, to, moment, to, 5, "victims", -1)
+        known = msgspec.structs.replace(self.mark(plan, to), at=moment, share=to, was=5, side="victims", cost=-1)
         self.put_pod(name, **{DELETION_COST: cost, SCALE_PLAN: codec.encode(known).decode()})
+
+    def mark(self, plan: str, to: int = 3) -> PlanAnnotation:
+        """The annotation of a plan."""
+        return PlanAnnotation(plan=plan, workload="ReplicaSet/web", uid=self.uid, generation=1, to=to, at=0)
 
     def plan(self, name: str = "p", *, to: int = 3, **fields: Any) -> OpenPlan:
         """A plan that deletes the first two pods."""
@@ -109,7 +114,7 @@ async def stage() -> AsyncIterator[Stage]:
 async def test_an_open_plan_is_found_until_it_ends(stage: Stage) -> None:
     """By its workload; annotations are its own by its name, or that of a plan that it superseded."""
     first, second = stage.plan("first"), stage.plan("second")
-    mark = PlanAnnotation("first", "ReplicaSet/web", stage.uid, 1, 3, 0)
+    mark = stage.mark("first")
     assert (stage.tracker.is_open(KEY), stage.tracker.tracks(KEY, mark)) == (False, False)
     stage.begin(first)
     assert stage.tracker.open_plan(KEY) is first
@@ -158,7 +163,7 @@ async def test_a_repeated_request_renews_its_own_plan(
     if is_open:
         stage.begin(opened)
     await stage.clock.advance(8)
-    assert stage.tracker.renew(KEY, PlanAnnotation(plan, "ReplicaSet/web", stage.uid, 1, to, 0)) is want
+    assert stage.tracker.renew(KEY, stage.mark(plan, to)) is want
     await stage.clock.advance(5)
     assert stage.tracker.is_open(KEY) is (want and is_open)
     assert opened.is_complete is is_open
