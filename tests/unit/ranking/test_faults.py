@@ -60,7 +60,8 @@ def test_ranks_that_change_with_each_removal_need_a_controller_that_waits(
 )
 def test_only_one_strategy_uses_what_pods_answer(names: list[str], want: list[str]) -> None:
     """A policy can configure only one kind of probe."""
-    strategies = codec.convert({"strategies": [{"name": name} for name in names]}, ScaleDownPolicySpec).strategies
+    written = [{"name": name, "threshold": 5} for name in names]
+    strategies = codec.convert({"strategies": written}, ScaleDownPolicySpec).strategies
     assert [error.path for error in strategy_faults(strategies)] == want
 
 

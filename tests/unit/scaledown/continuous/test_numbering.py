@@ -158,7 +158,7 @@ def _by_plurality(ranks: list[float], held: list[int | None]) -> list[int | None
         pytest.param([1.1, 1.2], [LIMIT - 1, None], [LIMIT - 1, LIMIT], id="room for one above"),
         pytest.param([1.1, 1.2], [None, 1 - LIMIT], [-LIMIT, 1 - LIMIT], id="room for one below"),
         pytest.param([1.1, 1.2], [LIMIT + 1, None], [0, 16], id="a number out of range is none"),
-        pytest.param([1.1, 1.2], [-LIMIT - 1, 3], [2, 3], id="nor is one on the other side"),
+        pytest.param([1.1, 1.2], [-LIMIT - 1, 1], [0, 1], id="nor is one on the other side"),
         pytest.param([0, LIMIT], [None, None], [0, LIMIT], id="the largest rank that is a number"),
         pytest.param([-LIMIT, 0], [None, None], [-LIMIT, 0], id="the smallest one"),
         pytest.param([0, LIMIT + 1], [None, None], [0, 16], id="a rank that is too large"),
