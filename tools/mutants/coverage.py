@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from tools.mutants.operators import Mutant
+
+_MOST_REPEATS = 500
 
 
 @dataclass
@@ -78,22 +80,33 @@ class Coverage:
 
 
 class _Tracer:
-    """A trace function that notes lines of some files and passes over all others."""
+    """A trace function that notes lines of some files and passes over all others.
+
+    A function that has executed no further line in so many calls is not looked at again: in a property, most calls
+    repeat what others did.
+    """
 
     def __init__(self, lines: dict[str, set[int]]) -> None:
         self.lines = lines
         self._by_name: dict[str, set[int] | None] = {}
+        self._repeats: dict[CodeType, int] = {}
 
     def call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        name = frame.f_code.co_filename
-        if name not in self._by_name:
-            self._by_name[name] = next((lines for path, lines in self.lines.items() if name.endswith("/" + path)), None)
-        lines = self._by_name[name]
-        if lines is None:
+        code = frame.f_code
+        if code.co_filename not in self._by_name:
+            self._by_name[code.co_filename] = self._of(code.co_filename)
+        lines = self._by_name[code.co_filename]
+        if lines is None or self._repeats.get(code, 0) > _MOST_REPEATS:
             return None
+        self._repeats[code] = self._repeats.get(code, 0) + 1
 
         def line(inner: FrameType, _event: str, _argument: Any) -> Any:
-            lines.add(inner.f_lineno)
+            if inner.f_lineno not in lines:
+                lines.add(inner.f_lineno)
+                self._repeats[code] = 0
             return line
 
         return line
+
+    def _of(self, name: str) -> set[int] | None:
+        return next((lines for path, lines in self.lines.items() if name.endswith("/" + path)), None)

@@ -61,6 +61,7 @@ class MutantRun:
             self.outcomes.append(outcome)
             if outcome.result is Result.SURVIVED:
                 print(f"survived {outcome.tests} tests: {mutant}", flush=True)
+                self._history.save()  # a run that is interrupted is not lost
         self._history.save()
         return True
 

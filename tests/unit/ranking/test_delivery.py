@@ -17,7 +17,7 @@ from tests.unit.ranking.crowds import NOW, NOW_NS, make, view_of
 from tests.unit.ranking.test_certainty import insertion_sort, quicksort
 from tests.unit.ranking.twins import ReplicaSetTwin
 from trimtab.api.annotations import DELETION_COST
-from trimtab.api.nodes import ZONE
+from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.api.times import from_ns
@@ -232,3 +232,33 @@ def test_pods_are_settled_if_all_are_ready_and_one_sync_is_enough(unready: int, 
     given_pods = [*story(), *(make(f"u{n}", uid=f"u{n}", node="a1", ready=False) for n in range(unready))]
     _, workload, view = planned(given_pods, 5)
     assert is_settled(workload, view, count) is want
+
+
+def test_costs_never_leave_int32() -> None:
+    """Survivors would need a cost above the highest one: the victims are written instead, although they are more."""
+    given_pods = [
+        make(f"p{n}", uid=f"{n}", node="a1", since=NOW - timedelta(days=1), cost=str(INT32_MAX - 1)) for n in range(10)
+    ]
+    made, workload, view = planned(given_pods, 8, foreign_costs="TieBreak")
+    costs = costs_of(given_pods, writable=True)
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert (found.side, len(found.costs)) == (Side.VICTIMS, 8)
+    assert all(abs(cost) <= INT32_MAX for _, cost in found.costs)
+
+
+@given(pods(), st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_nothing_is_relied_on_that_is_less_level_on_any_constraint(given_pods: list[Pod], count: int) -> None:
+    """Zones and nodes: as level on one of them is not enough."""
+    count = min(count, len(given_pods) - 1)
+    view = view_of(given_pods, {name: {**labels, HOSTNAME: name} for name, labels in NODES.items()})
+    workload = Workload.of_all(view, constraints=[Constraint(ZONE), Constraint(HOSTNAME)])
+    made = plan(workload, view, replicas=len(given_pods) - count, now=NOW_NS, window=WINDOW)
+    found = deliver(
+        made, workload, view, costs=costs_of(given_pods, writable=False), window=WINDOW, rely=True, now=NOW_NS
+    )
+    assert found is not None
+    worst = [each.skew for each in expectations(workload, view, count, dict(found.costs), WINDOW)]
+    assert all(skew <= each.skew_after for skew, each in zip(worst, made.levelings, strict=True))
+    assert found.costs or made.is_matched_by_stock

@@ -209,6 +209,19 @@ async def test_costs_beyond_the_limit_of_writes_are_counted_as_late() -> None:
         assert not only(result.plan).is_complete
 
 
+async def test_a_pod_that_is_gone_when_its_plan_is_delivered_has_no_cost(stage: Stage) -> None:
+    """Plans are made in another thread: meanwhile a pod may be deleted."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    gone, _ = plans[0].changes[0]
+    stage.server.drop("/api/v1", "pods", gone.key)
+    await stage.clock.advance(0.01)
+    result, _ = await stage.held(stage.first.delivery.deliver(checked, plans))
+    assert result.outcome is HoldOutcome.PLANNED
+    assert gone.metadata.uid not in only(result.plan).with_costs
+    assert only(result.plan).with_costs == set(stage.annotated())
+
+
 async def test_a_request_that_was_skipped_is_tracked_without_costs(stage: Stage) -> None:
     """Whatever it relied on, its result is checked by its level alone."""
     checked = stage.checked()

@@ -43,12 +43,13 @@ class Stage:
         self.reassured: list[str] = []
         self.overwritten: list[int] = []
         self.results: list[PlanResult] = []
+        self.settle_time = SettleTime(0.3)
         self.tracker = PlanTracker(
             client,
             self.view,
             CostWriter(client, metrics=self.metrics),
             metrics=self.metrics,
-            settle_time=SettleTime(),
+            settle_time=self.settle_time,
             reassure=self._reassure,
             on_result=lambda result, _: self.results.append(result),
             on_overwritten=lambda _, count: self.overwritten.append(count),
@@ -276,3 +277,21 @@ async def test_an_uncached_read_decides_whether_a_request_took_effect(stage: Sta
     await stage.clock.advance(12)
     assert stage.costs() == ["web-0"]
     assert stage.tracker.is_open(KEY)
+
+
+@pytest.mark.parametrize(("is_complete", "seconds"), [(True, 0.3), (False, 0.45)])
+async def test_twenty_plans_that_went_well_shorten_the_settle_time(
+    stage: Stage, is_complete: bool, seconds: float
+) -> None:
+    """Those whose costs were all in place: others say nothing about the controller."""
+    stage.settle_time.record_miss()
+    assert stage.settle_time.seconds == pytest.approx(0.45)
+    for name in ("web-3", "web-4"):
+        stage.server.drop(*PODS, f"shop/{name}")
+    for number in range(20):
+        plan = stage.plan(f"p{number}")
+        stage.tracker.begin(KEY, plan)
+        stage.tracker.answer(KEY, plan, is_complete=is_complete)
+        await stage.clock.advance(0.6)
+    assert [each.state for each in stage.results] == [PlanState.DONE] * 20
+    assert stage.settle_time.seconds == pytest.approx(seconds)

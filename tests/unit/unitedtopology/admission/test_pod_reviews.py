@@ -337,7 +337,7 @@ async def test_a_pod_without_a_decision_is_named_in_an_event(
     creations, deletions, *_ = process.subsets.hooks
     asked = review("CREATE", tree, name=name)
     process.subsets.report_undecided(creations, asked, "it took too long", ReviewOutcome.LATE)
-    process.subsets.report_undecided(deletions, asked, "it took too long", ReviewOutcome.LATE)
+    process.subsets.report_undecided(deletions, asked, "of another hook", ReviewOutcome.LATE)
     stranger = review("CREATE", {"metadata": {"name": "alone"}, "spec": {}})
     process.subsets.report_undecided(creations, stranger, "it took too long", ReviewOutcome.LATE)
     await process.until(lambda: bool(process.server.objects("events")))
