@@ -1,13 +1,14 @@
 """What runs remember in `.mutants_cache`: the coverage of each file of tests, and which test detected which mutant.
 
-The coverage of a file is recorded again when the file changes, what tests share, or a file of the core that its tests
-execute. A change of other files of the core cannot change what they execute.
+The coverage of a file is recorded again when the file changes, a helper that it imports, or a file of the core that its
+tests execute. A change of other files of the core cannot change what they execute.
 """
 
 from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from tools.mutants.coverage import Coverage
 from tools.mutants.operators import Identity
+
+_TESTS_IMPORT = re.compile(r"^from (tests\.[a-z_.]+) import", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,6 @@ class CoverageCache:
         self._root = root
         self._folder = root / ".mutants_cache" / "coverage"
         self._folder.mkdir(parents=True, exist_ok=True)
-        helpers = sorted(path for path in (root / "tests").rglob("*.py") if not path.name.startswith("test_"))
-        self._helpers = [str(path.relative_to(root)) for path in helpers]
         self._fingerprints: dict[str, str] = {}
 
     def get(self, file: Path, tests: Collection[str], record: Callable[[], Coverage]) -> Coverage:
@@ -46,10 +47,23 @@ class CoverageCache:
             if self._is_valid(recording, tests):
                 return recording.coverage
         coverage = record()
-        depends_on = (name, *self._helpers, *sorted(coverage.paths))
+        depends_on = (*sorted(self._imported(name)), *sorted(coverage.paths))
         recording = _Recording(coverage, {path: self._fingerprint(path) for path in depends_on})
         cache.write_bytes(pickle.dumps(recording))
         return coverage
+
+    def _imported(self, name: str) -> set[str]:
+        """A file of tests, the files of tests that it imports, directly or not, and what pytest loads for them."""
+        shared = {str(folder / "conftest.py") for folder in Path(name).parents}
+        found = {name, *(path for path in shared if (self._root / path).exists())}
+        queue = list(found)
+        while queue:
+            text = (self._root / queue.pop()).read_text(encoding="utf-8")
+            paths = {f"{module.replace('.', '/')}.py" for module in _TESTS_IMPORT.findall(text)}
+            new = {path for path in paths if (self._root / path).exists()} - found
+            found |= new
+            queue += new
+        return found
 
     def _is_valid(self, recording: _Recording, tests: Collection[str]) -> bool:
         known = {*recording.coverage.lines, *recording.coverage.failed}
