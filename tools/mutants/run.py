@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 _MOST_SECONDS = 20.0
 """How long the tests of one mutant take at most, by their durations when coverage was recorded (which is slower)."""
 
+_LONGEST_TEST = 300.0
+"""Seconds after which a test that is recorded counts as one that does not end."""
+
 
 class MutantRun:
     """Records what tests cover, then tries mutants until the time is over."""
@@ -116,6 +119,7 @@ class MutantRun:
         coverage, paths = Coverage(), modules.all_paths(ROOT)
         for test, following in _with_next(tests):
             clear_caches()
+            signal.setitimer(signal.ITIMER_REAL, _LONGEST_TEST)
             with coverage.record(test.nodeid, paths):
                 passes = self._passes(test, following)
             if not passes:

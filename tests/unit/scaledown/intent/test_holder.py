@@ -65,6 +65,15 @@ async def test_a_request_by_update_is_held_and_stays_level(cluster: ScaleCluster
     assert outcomes(cluster) == {"planned": 1}
 
 
+async def test_what_a_held_request_needs_does_not_wait_in_line(cluster: ScaleCluster) -> None:
+    """Neither the read that verifies it nor its costs: the client's limit is for everything else."""
+    cluster.product.requests.clear()
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    reads = [each for each in cluster.product.requests if each.path.endswith("/deployments/web")]
+    assert (len(reads), len(cluster.writes())) == (1, 3)
+    assert all(each.urgent for each in (*reads, *cluster.writes()))
+
+
 async def test_the_replicaset_that_its_deployment_resizes_is_admitted_at_once(cluster: ScaleCluster) -> None:
     """The Deployment was held; its controller is not."""
     await cluster.scale(6)

@@ -145,6 +145,7 @@ async def test_concurrent_admissions_share_one_status_write(process: WebhookProc
     process.put(topology(3, 2, -1))
     assert await process.reserve(*"123456") == ["a", "a", "a", "b", "b", "c"]
     assert process.writes == 1
+    assert all(request.urgent for request in process.server.requests), "an API server waits for it"
 
 
 async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookProcess) -> None:

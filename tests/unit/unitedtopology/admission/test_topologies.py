@@ -130,6 +130,7 @@ async def test_an_owner_that_is_not_cached_is_read(stage: Stage) -> None:
     metadata = pod_of(uid, name="web", kind="CloneSet", api_version=KRUISE)
     assert stage.topologies.find_cached(metadata, "shop") is None
     assert await stage.find(metadata) == "spread"
+    assert stage.server.requests[-1].urgent
     (tree,) = stage.server.objects("clonesets")
     stage.cached["CloneSet", "shop", "web"] = codec.convert(tree, CloneSet)
     stage.server.requests.clear()
