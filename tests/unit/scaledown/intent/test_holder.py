@@ -618,6 +618,13 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
     assert "caches have not synced" in warning
 
 
+async def test_the_holder_reports_its_caches(cluster: ScaleCluster) -> None:
+    """For health pages."""
+    assert (cluster.holder.synced, cluster.holder.problems) == (True, [])
+    cluster.view.pods.problem = "forbidden"
+    assert cluster.holder.problems == ["pods: forbidden"]
+
+
 async def test_an_hour_of_idling_writes_nothing(cluster: ScaleCluster) -> None:
     """Nothing shrinks, nothing is written: to no pod, and to nothing else."""
     await cluster.scale(6)
