@@ -150,7 +150,7 @@ async def test_costs_of_a_request_without_effect_are_restored(cluster: TopologyC
     assert all(AIMED_SIZE not in pod.metadata.annotations for pod in await cluster.pods())
 
 
-async def test_costs_that_were_written_ahead_are_checked_when_the_first_of_them_expires(
+async def test_costs_written_ahead_are_checked_when_the_first_of_them_expires(
     cluster: TopologyCluster,
 ) -> None:
     """Those that have expired lose their annotation; nothing else is due."""
