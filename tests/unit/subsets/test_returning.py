@@ -235,7 +235,7 @@ def test_a_pod_returns_at_the_second_at_which_the_settling_time_ends() -> None:
     members = pods(own=1, rented=2)
     of = counted(returning(), *members, replicas=3)
     first, of = step(of, members, room(own=9, rented=9), NOON)
-    assert (names(first), first.recheck) == ([], 10.0)
+    assert (names(first), first.recheck) == ([], 15.0)
     almost, of = step(of, members, room(own=9, rented=9), at(SETTLING - 3))
     assert (names(almost), almost.recheck) == ([], 3.0)
     moved, of = step(of, members, room(own=9, rented=9), at(SETTLING))
@@ -277,7 +277,7 @@ def test_pods_do_not_return_to_a_subset_that_is_full(seconds: int, returns: bool
     ("own", "rented", "recheck"),
     [
         pytest.param(3, 0, None, id="all are where they belong"),
-        pytest.param(2, 1, 10.0, id="one is not: room is looked for"),
+        pytest.param(2, 1, 15.0, id="one is not: room is looked for"),
     ],
 )
 def test_room_is_looked_for_while_pods_are_elsewhere(own: int, rented: int, recheck: float | None) -> None:
