@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,12 +47,18 @@ class Coverage:
     def tests(self, mutant: Mutant, most: float, detections: Mapping[str, int] | None = None) -> list[str]:
         """The tests that execute the changed statement, as many as take so many seconds together.
 
-        Those that detected most mutants of the same function come first, then those of the module itself
-        (`test_skews.py` for `skews.py`), then the fastest.
+        Those that detected most mutants of the same function come first, then the fastest of each file of tests in
+        turn; the file of the module itself (`test_skews.py` for `skews.py`) has four turns for one of the others.
         """
         wanted, own, detected = set(mutant.lines), f"/test_{Path(mutant.path).stem}.py::", detections or {}
         found = [test for test, files in self.lines.items() if not wanted.isdisjoint(files.get(mutant.path, ()))]
-        found.sort(key=lambda test: (-detected.get(test, 0), own not in test, self.seconds[test], test))
+        turns: dict[str, tuple[int, bool]] = {}
+        counts: Counter[str] = Counter()
+        for test in sorted(found, key=lambda test: (self.seconds[test], test)):
+            file, is_own = test.partition("::")[0], own in test
+            turns[test] = (counts[file] // (4 if is_own else 1), not is_own)
+            counts[file] += 1
+        found.sort(key=lambda test: (-detected.get(test, 0), turns[test], self.seconds[test], test))
         return self._within(found, most) or found[:1]
 
     def _within(self, tests: Iterable[str], most: float) -> list[str]:

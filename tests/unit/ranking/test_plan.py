@@ -236,6 +236,14 @@ def test_a_cloneset_is_compared_with_its_own_order() -> None:
     assert len(later.stock.possible) > 1, "it becomes available"
 
 
+def test_without_a_time_a_cloneset_is_planned_by_what_pods_are_now() -> None:
+    """There is no window in which a pod could become available."""
+    view = cluster("a: a1", "b: b1").running("a1", "a1", "b1").snapshot()
+    clones = replace(Workload.of_all(view, constraints=ZONES), kind="CloneSet")
+    made = plan(clones, view, replicas=2)
+    assert (made.levelings[0].after, made.stock.is_unique) == ((1, 1), True)
+
+
 def test_strategies_come_before_the_balance_and_explain_themselves() -> None:
     """Pods on nodes that would rather have none go first; among those the balance decides."""
     made = cluster("a: a1 a2", "b: b1")

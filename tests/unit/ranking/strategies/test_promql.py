@@ -134,3 +134,9 @@ def test_no_sequence_of_words_smuggles_a_metric_through(pieces: list[str]) -> No
         in_list = re.search(r"\b(by|on|group_left)\s*\([^()]*$", before)
         in_braces = before.rfind("{") > before.rfind("}")
         assert after.startswith(("{", "(")) or re.match(r"(?i)by\b", after) or in_list or in_braces
+
+
+def test_info_is_refused_by_its_own_reason() -> None:
+    """A matcher would not help: it reads series that the query does not select."""
+    with pytest.raises(InvalidError, match="info is not allowed"):
+        promql.check(f"info(jobs{{{NS}}})")

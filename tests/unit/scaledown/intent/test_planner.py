@@ -178,3 +178,13 @@ async def test_small_plans_are_made_in_the_event_loop(
         planned = await planner.plan(checked)
     assert isinstance(planned, module.PlannedRequest)
     assert ("MainThread" in strategy.threads) is in_loop
+
+
+async def test_plans_that_no_costs_bring_about_are_not_delivered() -> None:
+    """The others are."""
+    async with planning(Named()) as (planner, checked):
+        planned = await planner.plan(checked)
+    assert isinstance(planned, module.PlannedRequest)
+    (plan,) = planned.plans
+    both = replace(planned, plans=(replace(plan, delivery=None), plan))
+    assert both.deliverable == [plan]

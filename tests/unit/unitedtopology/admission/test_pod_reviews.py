@@ -168,6 +168,14 @@ async def test_a_pod_is_created_with_the_cost_of_its_level(
     assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
+async def test_a_pod_beyond_all_maxima_gets_no_subset(processes: Callable[..., WebhookProcess]) -> None:
+    """Without a cache of pods none has ended, as far as that is known."""
+    process = processes()
+    await process.create_topology(topology(1))
+    answers = [await process.ask(review("CREATE", newcomer(), uid=f"0-{number}")) for number in range(3)]
+    assert [subset_of(newcomer(), answer) for answer in answers] == ["a", None, None]
+
+
 async def test_a_repeated_review_makes_no_second_reservation(processes: Callable[..., WebhookProcess]) -> None:
     """Another webhook changed the pod, which has a reservation already."""
     process = processes()

@@ -222,6 +222,7 @@ async def test_a_cancelled_admission_withdraws_its_reservation(process: WebhookP
         await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
+    assert waiting.cancelled(), "its caller has stopped waiting"
     await process.idle()
     assert process.rows["a"].get("creating", {}) == {}
 
