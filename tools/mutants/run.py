@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ class MutantRun:
         whole, started, cache = Coverage(), time.monotonic(), CoverageCache(ROOT)
         for file, group in itertools.groupby(items, key=lambda item: item.path):
             tests = list(group)
-            whole.add(cache.get(file, [test.nodeid for test in tests], lambda tests=tests: self._recorded(tests)))
+            whole.add(cache.get(file, [test.nodeid for test in tests], partial(self._recorded, tests)))
         print(f"coverage of {len(items)} tests known after {time.monotonic() - started:.0f} s", flush=True)
         return whole
 

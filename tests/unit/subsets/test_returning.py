@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology, with_status
 from trimtab.api.unitedtopology import (
+    MAX_RETURNS,
     AdaptiveStrategy,
     ReturnStrategy,
     ScheduleStrategy,
@@ -19,7 +20,7 @@ from trimtab.api.unitedtopology import (
     UnitedTopology,
 )
 from trimtab.subsets.members import Member
-from trimtab.subsets.returning import MAX_RETURNS, Returns, plan_returns, pods_at_once, strategy_of
+from trimtab.subsets.returning import Returns, plan_returns, pods_at_once, strategy_of
 
 OWN, RENTED = subset("own"), subset("rented")
 SETTLING = 60
