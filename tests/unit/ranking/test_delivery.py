@@ -262,3 +262,19 @@ def test_nothing_is_relied_on_that_is_less_level_on_any_constraint(given_pods: l
     worst = [each.skew for each in expectations(workload, view, count, dict(found.costs), WINDOW)]
     assert all(skew <= each.skew_after for skew, each in zip(worst, made.levelings, strict=True))
     assert found.costs or made.is_matched_by_stock
+
+
+def test_where_costs_reach_both_ends_of_int32_those_around_zero_are_enough() -> None:
+    """Nothing is below the lowest cost nor above the highest: the victim gets one below zero, the other one above."""
+    since = NOW - timedelta(days=1)
+    where = {"x1": ("a1", INT32_MAX), "x2": ("a1", INT32_MAX), "y1": ("b1", -(2**31))}
+    given_pods = [
+        make(name, uid=name, node=at, since=since, created=since, cost=str(cost)) for name, (at, cost) in where.items()
+    ]
+    made, workload, view = planned(given_pods, 1, foreign_costs="TieBreak")
+    (victim,) = made.keys
+    assert victim in ("default/x1", "default/x2")
+    costs = costs_of(given_pods, writable=True)
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert dict(found.costs) == {victim: -3, "default/y1": 1}

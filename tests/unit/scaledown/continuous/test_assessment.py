@@ -154,3 +154,11 @@ def test_missing_ranks_are_waited_for_as_long_as_the_policy_says(action: str, el
     """Counted from when they were first missing."""
     rule = WhenUnranked(action=action, timeout_seconds=30)  # type: ignore[arg-type]
     assert patience(rule, 5 * SECOND, 5 * SECOND + round(elapsed * SECOND)) == want
+
+
+def test_a_rank_that_is_no_number_is_refused_in_subsets_too() -> None:
+    """An order with a gap in it is none."""
+    bands = {f"default/{name}": Band(Level.BEST_EFFORT, at, 2) for at, name in enumerate("ab")}
+    ranks = {"default/a": float("nan"), "default/b": 1.0}
+    with pytest.raises(ValueError, match="wait for its rank"):
+        costs(named("a", "b"), Assessment(ranks), Carrier.ANNOTATION, bands)

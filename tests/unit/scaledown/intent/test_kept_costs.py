@@ -145,7 +145,7 @@ async def test_costs_that_are_not_reverted_are_reported(
     await write(cluster, [stuck, *others])
 
     def concerns(request: Any) -> bool:
-        return request.method == "PATCH" and request.path.endswith(stuck.metadata.name)
+        return bool(request.method == "PATCH" and request.path.endswith(stuck.metadata.name))
 
     if hangs:
         cluster.product.hangs = concerns

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import annotations as keys
-from trimtab.api import codec
+from trimtab.api import codec, times
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.unitedtopology import UnitedTopology
@@ -22,6 +22,7 @@ from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
 from trimtab.subsets.allocation import PodCreation
+from trimtab.subsets.recount import CREATION_LIMIT
 from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.admission import pacing
 from trimtab.unitedtopology.admission.pending import Assignment
@@ -156,6 +157,24 @@ async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookPr
     process.server.put(*TOPOLOGIES, other)
     assert await process.reserve("1") == ["b"]
     assert process.writes == 2
+
+
+async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProcess) -> None:
+    """The next request is written as soon as it comes."""
+    process.put(topology(-1))
+    moments: list[int] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            moments.append(process.clock.monotonic())
+            process.clock.work(0.05)
+        return None
+
+    process.server.intercept = slowly
+    await process.reserve("1")
+    await process.reserve("2")
+    first, second = moments
+    assert (second - first) / SECOND < 0.15
 
 
 @pytest.fixture
@@ -679,8 +698,11 @@ async def test_reservations_of_a_deleted_topology_are_forgotten_in_time(process:
     await process.reserve("1")
     (stored,) = process.server.objects("unitedtopologies")
     process.batcher.forget(codec.convert(stored, UnitedTopology))
+    since = times.parse_ns(stored["status"]["subsetStatuses"][0]["creating"]["of-1"])
+    ends = since + round(CREATION_LIMIT.total_seconds() * SECOND)
+    process.clock.work((ends - process.clock.now()) / SECOND - 0.001)
     assert process.batcher.remembered == {KEY}
-    process.clock.work(80)
+    process.clock.work(0.001)
     assert process.batcher.remembered == set()
     process.put(topology(2, -1))
     await process.reserve("2")
