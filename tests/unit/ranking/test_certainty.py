@@ -242,3 +242,18 @@ def test_a_pod_that_grows_older_within_the_window_changes_what_is_certain(second
     window = Window(NOW_NS, NOW_NS + round(seconds * 10**9))
     found = possible_for_workload(Workload.of_all(view), view, 1, window)
     assert set(pod_keys(view, found.possible)) == want
+
+
+@pytest.mark.parametrize(
+    ("count", "moments", "certain"), [(2, 1000, 2), (1, 0, 0)], ids=["all pods go", "too many moments to look at"]
+)
+def test_what_needs_no_comparison_is_one_outcome(
+    count: int, moments: int, certain: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pods, or any of them."""
+    monkeypatch.setattr(certainty, "MOST_MOMENTS", moments)
+    pods = [make(name, uid=name, node="n", since=NOW - timedelta(seconds=age)) for name, age in (("a", 4), ("b", 9))]
+    view = view_of(pods, {"n": {}})
+    found = possible_for_workload(Workload.of_all(view), view, count, Window(NOW_NS, NOW_NS + 10**9))
+    assert len(found.outcomes) == 1
+    assert (len(found.always), len(found.possible)) == (certain, 2)

@@ -567,3 +567,15 @@ async def test_one_policy_applies_to_a_whole_namespace(cluster: PolicyCluster) -
     await cluster.deploy(3, name="api", labels={"app": "api"})
     await cluster.policy(selector={}, strategies=[{"name": "Youngest"}], delivery="Continuous")
     assert sorted((await cluster.costs()).values()) == [-3, -3, -2, -2, -1, -1]
+
+
+async def test_a_process_that_stops_keeps_nothing(cluster: PolicyCluster) -> None:
+    """The next leader does, and reports how old its ranks are."""
+    await cluster.deploy(2)
+    await cluster.policy(strategies=[{"name": "Balance"}], delivery="Continuous")
+    await cluster.clock.advance(7)
+    assert [key.kind for key in cluster.controller.continuous.kept] == ["ReplicaSet"]
+    assert cluster.sample("oldest_ranks_seconds") >= 7
+    await cluster.stop_policies()
+    assert cluster.controller.continuous.kept == set()
+    assert cluster.sample("oldest_ranks_seconds") == 0
