@@ -133,3 +133,10 @@ async def test_a_workload_that_is_not_planned_has_no_policy_for_reports(cluster:
     assert gate.policy_for(owned) is None, "its Deployment resizes it"
     await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
     assert gate.policy_for(workload) is None, "its costs are kept current in another way"
+
+
+async def test_nothing_is_planned_where_no_pod_stays(cluster: ScaleCluster) -> None:
+    """It is no stale request: the order does not matter."""
+    found, _ = await Checking(cluster).check(0)
+    assert isinstance(found, HoldResult)
+    assert found.outcome is HoldOutcome.AS_STOCK

@@ -207,3 +207,14 @@ async def test_namespaces_that_terms_select_are_known(stage: Stage) -> None:
     await stage.world.user.patch(Namespace, "default", {"metadata": {"labels": {"team": "bank"}}})
     await stage.world.settle()
     assert [stage.ask(avoiding(team)) for team in ("shop", "bank")] == [True, False]
+
+
+async def test_of_equal_nodes_any_is_assumed(stage: Stage) -> None:
+    """Four pods fit two nodes, whichever each of them goes to."""
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    await stage.world.user.create(Node, {"metadata": {"name": "n2", "labels": {"zone": "z1"}}})
+    await stage.world.user.patch(Node, "n2", {"spec": {"taints": None}})
+    status = {"status": {"capacity": resources, "allocatable": resources}}
+    await stage.world.user.patch(Node, "n2", status, subresource="status")
+    await stage.world.settle()
+    assert [stage.ask(big(), str(number)) for number in range(5)] == [True] * 4 + [False]
