@@ -32,6 +32,7 @@ APPORTIONMENT = "src/trimtab/subsets/apportionment.py"
         pytest.param("a.b = 1", {"pass", "a.b = 2", "a.b = 0"}, id="a statement"),
         pytest.param("if a:\n  return", {"if not a:", "pass"}, id="a condition"),
         pytest.param("log.info('%d', a + 1)", set[str](), id="nothing in a log line"),
+        pytest.param("if a > b:\n  log.info('%d', a)", set[str](), id="nor when it is written"),
         pytest.param("raise ValueError(f'{a + 1}')", {"pass"}, id="nothing in a message"),
     ],
 )

@@ -140,3 +140,13 @@ def test_info_is_refused_by_its_own_reason() -> None:
     """A matcher would not help: it reads series that the query does not select."""
     with pytest.raises(InvalidError, match="info is not allowed"):
         promql.check(f"info(jobs{{{NS}}})")
+
+
+@pytest.mark.parametrize(
+    "query", [f'{{"jobs", {NS}}}', f'{{{NS}, "jobs"}}', f'{{"app.kubernetes.io/name"="web", {NS}}}'], ids=str
+)
+def test_names_may_be_quoted(query: str) -> None:
+    """Those of metrics, which have no value, and those of labels."""
+    promql.check(query)
+    with pytest.raises(InvalidError, match="not restricted to the namespace"):
+        promql.check(query.replace(NS, 'pod="x"'))

@@ -177,6 +177,32 @@ async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProce
     assert (second - first) / SECOND < 0.15
 
 
+async def test_a_turn_is_waited_for_once(process: WebhookProcess) -> None:
+    """Others have written before the first write, and none since: the writes after it follow at their own pace."""
+    process.put(topology(-1))
+    process.server.put(*TOPOLOGIES, topology(-1))
+    moments: list[int] = []
+    later: list[asyncio.Future[Assignment | None]] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            moments.append(process.clock.monotonic())
+            process.clock.work(0.05)
+            name = f"of-later-{len(moments)}"
+            if len(moments) < 4:  # arrives while another one is written
+                later.append(asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation(name, "r1"))))
+        return None
+
+    process.server.intercept = slowly
+    process.server.bad.latency = 0.001
+    await process.reserve("1")
+    await process.settled(asyncio.gather(*later))
+    await process.idle()
+    gaps = [(end - start) / SECOND for start, end in pairwise(moments)]
+    assert gaps[1] > 0.2, "the turn of others, after a conflict"
+    assert gaps[2] < 0.2
+
+
 @pytest.fixture
 async def contended(process: WebhookProcess) -> WebhookProcess:
     """A process that has just written, after another one had: nothing is pending, and a write takes a while."""
