@@ -391,6 +391,24 @@ async def test_a_workload_that_has_grown_is_noticed(process: WebhookProcess) -> 
     assert await process.reserve("1", "2", "3") == ["a", "a", "b"]
 
 
+async def test_the_size_is_forgotten_with_the_cached_object(process: WebhookProcess) -> None:
+    """What the workload has become meanwhile is read before the first write, which is not repeated."""
+    half = topology(2, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    half["status"] |= {"replicas": 4}
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(4))
+    assert await process.reserve("0") == ["a"]
+    (stored,) = process.server.objects("unitedtopologies")
+    process.cached = {}
+    assert process.batcher.current(KEY) is None
+    process.cached = stored
+    process.server.put(*DEPLOYMENTS, deployment(8))
+    before = process.writes
+    assert await process.reserve("1", "2", "3", "4") == ["a", "a", "a", "b"]
+    assert process.writes == before + 1
+
+
 async def test_a_workload_that_has_shrunk_is_noticed(process: WebhookProcess) -> None:
     """Half of ten were counted, and now it is half of four: no capacity beyond that, and one read is enough."""
     half = topology(5, -1)
