@@ -297,7 +297,7 @@ def three() -> tuple[Plan, Workload, Snapshot, str, str]:
         pytest.param(PodCost(own=-1), PodCost(), PodCost(), {}, id="its cost puts it first already"),
         pytest.param(PodCost(own=0), PodCost(), PodCost(), {"victim": -3}, id="an equal cost does not"),
         pytest.param(PodCost(), PodCost(own=-5), PodCost(), {"victim": -8}, id="below what an earlier plan wrote"),
-        pytest.param(PodCost(), PodCost(own=4), PodCost(own=9), {"victim": -3}, id="below zero in any case"),
+        pytest.param(PodCost(), PodCost(own=4), PodCost(), {"victim": -3}, id="below zero in any case"),
         pytest.param(PodCost(own=-3), PodCost(own=-5), PodCost(), {"victim": -8}, id="its own is not low enough"),
         pytest.param(
             PodCost(base=10**6, banded=True),
@@ -339,14 +339,14 @@ def test_the_costs_of_survivors_are_above_those_of_all_victims(own: int | None, 
     assert (found.side, [cost for _, cost in found.costs]) == (Side.SURVIVORS, want)
 
 
-def test_costs_that_may_not_be_written_are_left_out() -> None:
-    """Those of other writers are obeyed: where they put a victim last, nothing can be delivered."""
+def test_costs_that_may_not_be_written_are_obeyed() -> None:
+    """Where they put a victim last, nothing can be delivered; where they put it first, nothing need be."""
     made, workload, view, name, beside = three()
-    costs = {name: PodCost(base=5, is_writable=False), beside: PodCost(), "default/y1": PodCost()}
-    assert deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS) is not None
-    blocked = {name: PodCost(base=5, is_writable=False), beside: PodCost(base=2, is_writable=False)}
-    blocked["default/y1"] = PodCost(base=3, is_writable=False)
-    assert deliver(made, workload, view, costs=blocked, window=WINDOW, rely=False, now=NOW_NS) is None
+    last = {name: PodCost(base=5, is_writable=False), beside: PodCost(), "default/y1": PodCost()}
+    assert deliver(made, workload, view, costs=last, window=WINDOW, rely=False, now=NOW_NS) is None
+    first = {key: PodCost(base=5 if key == name else 9, is_writable=False) for key in last}
+    found = deliver(made, workload, view, costs=first, window=WINDOW, rely=False, now=NOW_NS)
+    assert found == Delivery(Side.VICTIMS, (), is_exact=True)
 
 
 def test_a_window_is_as_wide_as_clocks_may_differ() -> None:
