@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test bench mutants promise soak e2e up generate clean
+.PHONY: help install lock lint format test bench mutants fuzz promise soak e2e up generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 
 mutants: install ## Small changes of the core, which tests must notice: make mutants MINUTES=10 SEED=1
 	@$(BIN)/python -m tools.mutants --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
+
+fuzz: install ## Random input for decoders, reviews and files: make fuzz MINUTES=10 [TARGET=decoder]
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(or $(SEED),0) $(TARGET)
 
 promise: install ## Scale-downs on the cluster of KUBECONFIG: make promise SCENARIO=rounds ARGS="--rounds 60"
 	@$(BIN)/python -m bench.promise $(or $(SCENARIO),--help) $(ARGS)

@@ -9,7 +9,11 @@ import sys
 import pytest
 
 from tools.mutants import modules, report
+from tools.mutants.memory import History
 from tools.mutants.run import ROOT, MutantRun, sample
+
+_PYTEST = ("-q", "-s", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist")
+"""Without texts of failures: they take longer than the tests."""
 
 
 def main() -> int:
@@ -19,11 +23,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="which mutants are tried first")
     parser.add_argument("--only", action="append", choices=list(modules.CORE), help="a group of modules")
     parser.add_argument("--match", default="", help="only mutants whose `path:line function` has this text")
+    parser.add_argument("--again", action="store_true", help="only mutants that survived when they were tried last")
     options = parser.parse_args()
     os.chdir(ROOT)
+    os.nice(10)
+    history = History(ROOT)
     chosen = sample(options.seed, options.only or list(modules.CORE), options.match)
-    run = MutantRun(chosen, set(report.equivalent()), 60 * options.minutes)
-    code = pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *modules.TESTS], plugins=[run])
+    if options.again:
+        chosen = (each for each in chosen if history.survived(each[1].identity))
+    run = MutantRun(chosen, set(report.equivalent()), 60 * options.minutes, history)
+    code = pytest.main([*_PYTEST, *modules.TESTS], plugins=[run])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not run.outcomes:
         return 1
     print("", *report.lines(run.outcomes, modules.CORE), f"seed {options.seed}", sep="\n")

@@ -152,6 +152,8 @@ def _is_left_out(node: ast.AST, parent: ast.AST, inside: bool) -> bool:
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
+        case ast.If(orelse=[]) if all(map(_is_log_call, node.body)):
+            return True
         case ast.FunctionDef(name="__repr__" | "__str__") | ast.keyword(arg="strict"):
             return True
         case ast.expr() if isinstance(parent, ast.Raise):
@@ -160,6 +162,13 @@ def _is_left_out(node: ast.AST, parent: ast.AST, inside: bool) -> bool:
             return False
         case ast.stmt():
             return isinstance(parent, (ast.Module, ast.ClassDef)) and not inside
+    return False
+
+
+def _is_log_call(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
+            return name in LOGGERS
     return False
 
 

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import pickle
 import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tools.mutants import modules
 from tools.mutants.coverage import Coverage
+from tools.mutants.memory import CoverageCache, History
 from tools.mutants.operators import Identity, Mutant, mutants
 from tools.mutants.processes import forked
-from tools.mutants.replacement import CannotApplyError, apply, clear_caches
+from tools.mutants.replacement import CannotApplyError, apply, clear_caches, prepare
 from tools.mutants.report import Outcome, Result
 
 ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / ".mutants_cache"
-_MOST_SECONDS = 60.0
-"""How long the tests of one mutant take at most, by their durations when coverage was recorded; the fastest are run."""
+_MOST_SECONDS = 20.0
+"""How long the tests of one mutant take at most, by their durations when coverage was recorded (which is slower)."""
+
+_LONGEST_TEST = 300.0
+"""Seconds after which a test that is recorded counts as one that does not end."""
 
 
 class MutantRun:
     """Records what tests cover, then tries mutants until the time is over."""
 
-    def __init__(self, chosen: Iterator[tuple[str, Mutant]], known: set[Identity], seconds: float) -> None:
+    def __init__(
+        self, chosen: Iterable[tuple[str, Mutant]], known: set[Identity], seconds: float, history: History
+    ) -> None:
         self._chosen = chosen
         self._known = known
         self._seconds = seconds
+        self._history = history
         self._has_failed = False
         self.outcomes: list[Outcome] = []
 
@@ -42,12 +47,13 @@ class MutantRun:
         from hypothesis import HealthCheck, Phase, settings  # not before pytest has imported it
 
         quiet = settings(derandomize=True, database=None, phases=[Phase.explicit, Phase.generate], deadline=None)
-        settings.register_profile("mutants", quiet, suppress_health_check=list(HealthCheck))
+        settings.register_profile("mutants", quiet, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
         settings.load_profile("mutants")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try mutants in place of running the collected tests once."""
         items = {item.nodeid: item for item in session.items}
+        prepare(modules.all_paths(ROOT))
         coverage = self._coverage(session.items)
         for test in coverage.failed:
             print(f"fails without a mutant, and is left out: {test}", flush=True)
@@ -59,6 +65,8 @@ class MutantRun:
             self.outcomes.append(outcome)
             if outcome.result is Result.SURVIVED:
                 print(f"survived {outcome.tests} tests: {mutant}", flush=True)
+                self._history.save()  # a run that is interrupted is not lost
+        self._history.save()
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -68,22 +76,25 @@ class MutantRun:
     def _outcome(self, group: str, mutant: Mutant, items: dict[str, pytest.Item], coverage: Coverage) -> Outcome:
         if mutant.identity in self._known:
             return Outcome(group, mutant, Result.EQUIVALENT)
-        tests = [items[name] for name in coverage.tests(mutant, _MOST_SECONDS) if name in items]
-        found = forked(lambda: self._try(mutant, tests, coverage))
-        return Outcome(group, mutant, Result.LATE if found is None else found, len(tests))
+        names = coverage.tests(mutant, _MOST_SECONDS, self._history.detections(mutant.identity))
+        tests = [items[name] for name in names if name in items]
+        result, by = forked(lambda: self._try(mutant, tests, coverage)) or (Result.LATE, names[0])
+        if result is not Result.NOT_APPLIED:
+            self._history.add(mutant.identity, by)
+        return Outcome(group, mutant, result, len(tests))
 
-    def _try(self, mutant: Mutant, tests: Sequence[pytest.Item], coverage: Coverage) -> Result:
-        """Run tests on a mutant until one fails; the process ends by a signal if one does not end."""
+    def _try(self, mutant: Mutant, tests: Sequence[pytest.Item], coverage: Coverage) -> tuple[Result, str]:
+        """Run tests on a mutant until one fails, and say which; a signal ends the process if one does not end."""
         clear_caches()
         try:
             apply(mutant)
         except (CannotApplyError, SyntaxError):
-            return Result.NOT_APPLIED
+            return Result.NOT_APPLIED, ""
         for test, following in _with_next(tests):
-            signal.setitimer(signal.ITIMER_REAL, 20 + 10 * coverage.seconds[test.nodeid])
+            signal.setitimer(signal.ITIMER_REAL, 5 + 5 * coverage.seconds[test.nodeid])
             if not self._passes(test, following):
-                return Result.DETECTED
-        return Result.SURVIVED
+                return Result.DETECTED, test.nodeid
+        return Result.SURVIVED, ""
 
     def _passes(self, test: pytest.Item, following: pytest.Item | None) -> bool:
         self._has_failed = False
@@ -91,16 +102,11 @@ class MutantRun:
         return not self._has_failed
 
     def _coverage(self, items: Sequence[pytest.Item]) -> Coverage:
-        """What tests cover: of each file of tests, as recorded before for the same core, or now."""
-        whole, started, common = Coverage(), time.monotonic(), fingerprint()
-        CACHE.mkdir(exist_ok=True)
-        by_file = {_cache(file, common): list(tests) for file, tests in itertools.groupby(items, key=_path)}
-        for cache, tests in by_file.items():
-            if not cache.exists():
-                cache.write_bytes(pickle.dumps(self._recorded(tests)))
-            whole.add(pickle.loads(cache.read_bytes()))  # noqa: S301 - our own cache
-        for old in set(CACHE.iterdir()) - by_file.keys():
-            old.unlink()
+        """What all tests cover."""
+        whole, started, cache = Coverage(), time.monotonic(), CoverageCache(ROOT)
+        for file, group in itertools.groupby(items, key=lambda item: item.path):
+            tests = list(group)
+            whole.add(cache.get(file, [test.nodeid for test in tests], partial(self._recorded, tests)))
         print(f"coverage of {len(items)} tests known after {time.monotonic() - started:.0f} s", flush=True)
         return whole
 
@@ -114,6 +120,7 @@ class MutantRun:
         coverage, paths = Coverage(), modules.all_paths(ROOT)
         for test, following in _with_next(tests):
             clear_caches()
+            signal.setitimer(signal.ITIMER_REAL, _LONGEST_TEST)
             with coverage.record(test.nodeid, paths):
                 passes = self._passes(test, following)
             if not passes:
@@ -121,28 +128,9 @@ class MutantRun:
         return coverage
 
 
-def _path(item: pytest.Item) -> Path:
-    return item.path
-
-
-def _cache(file: Path, common: bytes) -> Path:
-    """Where the coverage of a file of tests is kept."""
-    return CACHE / f"{hashlib.sha256(common + str(file).encode() + file.read_bytes()).hexdigest()[:32]}.pickle"
-
-
 def _with_next(tests: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
     """Each test with the one that runs after it: pytest keeps the fixtures that both use."""
     return itertools.zip_longest(tests, tests[1:]) if tests else iter(())
-
-
-def fingerprint() -> bytes:
-    """A hash of what the coverage of all tests depends on: the core, and what tests share."""
-    found = hashlib.sha256()
-    core = [ROOT / path for path in modules.all_paths(ROOT)]
-    shared = [path for path in sorted((ROOT / "tests" / "unit").rglob("*.py")) if not path.name.startswith("test_")]
-    for path in (*core, *shared):
-        found.update(str(path).encode() + path.read_bytes())
-    return found.digest()
 
 
 def sample(seed: int, groups: Sequence[str], match: str = "") -> Iterator[tuple[str, Mutant]]:

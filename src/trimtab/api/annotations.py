@@ -318,6 +318,13 @@ class Reason(enum.StrEnum):
     COSTS_OVERWRITTEN = "CostsOverwritten"
     """Event on the workload: Another writer replaced deletion costs during a scale-down. Fix: Use `otherCosts:
     TieBreak`, or exclude the workload from the other writer."""
+    COSTS_NOT_REVERTED = "CostsNotReverted"
+    """Event on the workload: Some pods had no rank, and the costs of the others could not be reverted before the
+    request was admitted: the controller may follow them. Fix: Raise `scaleDown.budgetSeconds`, or relieve the API
+    server; the log has the errors."""
+    UNKNOWN_LABEL_VALUE = "UnknownLabelValue"
+    """Event on the namespace: Its label `trimtab.dev/scale-down` has a value that means nothing, and is ignored. Fix:
+    write `enforce`, `observe` or `disabled`, or remove the label."""
     # UnitedTopology.
     POD_WEBHOOK_DISABLED = "PodWebhookDisabled"
     """Condition Ready of UnitedTopology: The feature gate `PodWebhook` is off. Fix: set `featureGates.PodWebhook:

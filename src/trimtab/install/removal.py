@@ -30,6 +30,7 @@ from trimtab.install.options import MANAGED_BY, NAME, Options, account
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
 from trimtab.kube.errors import ApiError, IncompleteSweep, NotFound, Unreachable
+from trimtab.kube.files import parse_yaml
 from trimtab.kube.resources import Resource, untyped
 
 Report = Callable[[str], None]
@@ -67,7 +68,7 @@ async def installed(client: Client, namespace: str) -> Options:
     options = Options(namespace=namespace, shared=await namespaces.why_in_use(client, namespace))
     try:
         stored = await client.get(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, namespace=namespace)
-        configured = replace(options, configuration=dict(yaml.safe_load(stored["data"][CONFIGURATION_FILE])))
+        configured = replace(options, configuration=dict(parse_yaml(stored["data"][CONFIGURATION_FILE])))
         configured.read()
     except (NotFound, KeyError, ValueError, TypeError, yaml.YAMLError):  # InvalidError is a ValueError
         return options

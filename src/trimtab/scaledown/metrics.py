@@ -116,6 +116,11 @@ class Metrics:
         )
         self._written = self._counter("costs_written", "Costs that were written to pods.")
         self._reverted = self._counter("costs_reverted", "Costs that were reverted, by reason.", "reason")
+        self._not_reverted = self._counter(
+            "costs_not_reverted",
+            "Costs that were not reverted before a request was admitted that is to do without them: late or failed.",
+            "reason",
+        )
         self._misses = self._counter("misses", "Pods that were deleted although the plan kept them, by cause.", "cause")
         self._results = self._counter(
             "results",
@@ -217,6 +222,11 @@ class Metrics:
         """So many costs were reverted."""
         if count:
             self._reverted.labels(reason).inc(count)
+
+    def record_costs_not_reverted(self, count: int, reason: str) -> None:
+        """So many costs were not reverted in time."""
+        if count:
+            self._not_reverted.labels(reason).inc(count)
 
     def record_misses(self, cause: MissCause, count: int) -> None:
         """So many pods were deleted that were to stay."""

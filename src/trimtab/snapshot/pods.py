@@ -83,6 +83,44 @@ class LabelSets:
         return len(self.rows) - 1
 
 
+class Owners:
+    """The controllers of pods, numbered. A number is freed when the last pod of its controller is deleted."""
+
+    __slots__ = ("_counts", "_rows")
+
+    def __init__(self) -> None:
+        self._rows = Rows()
+        self._counts: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """The number of controllers that have pods."""
+        return len(self._counts)
+
+    def get(self, uid: str) -> int | None:
+        """The number of a controller; None if it has no pods."""
+        return self._rows.index.get(uid)
+
+    def take(self, uid: str) -> int:
+        """The number of a controller, with one more reference."""
+        count = self._counts.get(uid, 0)
+        self._counts[uid] = count + 1
+        return self._rows.index[uid] if count else self._rows.take(uid)
+
+    def release(self, number: int) -> None:
+        """Drop one reference to a controller."""
+        uid = self._rows.names[number] or ""
+        self._counts[uid] -= 1
+        if not self._counts[uid]:
+            del self._counts[uid]
+            self._rows.release(uid)
+
+    def copy(self) -> Owners:
+        """The same controllers; changes of one do not affect the other."""
+        made = Owners()
+        made._rows, made._counts = self._rows.copy(), dict(self._counts)
+        return made
+
+
 class PodTable:
     """All pods, in columns. Slices returned by its properties are live: they change with the next event."""
 
@@ -90,7 +128,7 @@ class PodTable:
         self.rows = Rows()
         self.objects: list[Pod | None] = []
         self.labels = LabelSets()
-        self.owners: dict[str, int] = {}
+        self.owners = Owners()
         self._columns = Columns(
             present=np.bool_,
             node=np.int32,
@@ -119,7 +157,7 @@ class PodTable:
         """The same pods; changes of one do not affect the other."""
         made = PodTable()
         made.rows, made.objects, made.labels = self.rows.copy(), list(self.objects), self.labels.copy()
-        made.owners, made._columns = dict(self.owners), self._columns.copy()
+        made.owners, made._columns = self.owners.copy(), self._columns.copy()
         return made
 
     @property
@@ -205,7 +243,7 @@ class PodTable:
         columns["sidecar_restarts"][row] = sidecar_restarts(pod)
         columns["cost"][row] = cost or 0
         columns["costed"][row] = cost is not None
-        columns["owner"][row] = NOWHERE if owner is None else self.owners.setdefault(owner.uid, len(self.owners))
+        self._set_owner(row, NOWHERE if owner is None else self.owners.take(owner.uid))
         columns["labels"][row] = labels
         columns["terminating"][row] = pod.terminating
         columns["active"][row] = pod.active
@@ -222,7 +260,14 @@ class PodTable:
         self._columns["ready"][row] = False
         self._columns["terminating"][row] = False
         self._columns["node"][row] = NOWHERE
-        self._columns["owner"][row] = NOWHERE
+        self._set_owner(row, NOWHERE)
+
+    def _set_owner(self, row: int, number: int) -> None:
+        """Exchange the owner of a row, whose reference is dropped."""
+        before = int(self._columns["owner"][row])
+        self._columns["owner"][row] = number
+        if before != NOWHERE:
+            self.owners.release(before)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -18,6 +18,7 @@ import yaml
 
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
+from trimtab.kube.files import parse_yaml
 from trimtab_lab.nodes.nodegroups import NodePlan, plan_nodes
 from trimtab_lab.nodes.scripts import PodTimings, Span, read_span
 from trimtab_lab.nodes.shapefile import PodTimingFields, Seconds, ShapeFile, check_key, check_name, check_template
@@ -52,7 +53,7 @@ def load(path: Path) -> Shape:
 def parse(text: str) -> Shape:
     """Read a shape from YAML text."""
     try:
-        tree = yaml.safe_load(text)
+        tree = parse_yaml(text)
     except yaml.YAMLError as error:
         raise InvalidError("", f"is not YAML: {' '.join(str(error).split())}") from error
     return read({} if tree is None else tree)

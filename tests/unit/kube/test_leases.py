@@ -168,6 +168,7 @@ async def test_the_first_candidate_leads_and_the_second_waits() -> None:
     assert lease["acquireTime"] == "2026-01-01T00:00:00.000000Z"
     assert lease["renewTime"] > "2026-01-01T00:01:55"
     await cancel(*tasks)
+    assert all(request.urgent for request in scene.server.requests), "nothing may delay a renewal"
 
 
 async def test_shutdown_releases_the_lease_after_the_work_has_stopped() -> None:

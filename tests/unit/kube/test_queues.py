@@ -276,3 +276,25 @@ async def test_chaos_never_loses_a_key_and_never_runs_one_twice_at_once(seed: in
     assert (owed, running, twice) == (set(), set(), [])
     await queue.drain()
     await asyncio.gather(*workers)
+
+
+class HastyClock(VirtualClock):
+    """A clock whose sleepers wake too early, as those of a real event loop may by a little."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Half as long, but for the last tenth of a second."""
+        await super().sleep(max(seconds / 2, min(seconds, 0.1)))
+
+
+async def test_a_timer_that_ends_too_early_releases_no_key() -> None:
+    """It waits again for what is left."""
+    clock = HastyClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_after("a", 1.0)
+    await clock.advance(0.9)
+    assert len(queue) == 0
+    await clock.advance(0.2)
+    assert len(queue) == 1
+    await queue.get()
+    queue.done("a")
+    await queue.drain()

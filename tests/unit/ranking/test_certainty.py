@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.ranking.crowds import NOW, NOW_NS, make
+from tests.unit.ranking.crowds import NOW, NOW_NS, make, view_of
 from tests.unit.ranking.twins import ReplicaSetTwin
 from trimtab.api.pods import Pod
 from trimtab.api.times import from_ns
 from trimtab.ranking import certainty
 from trimtab.ranking.certainty import PossibleVictims, Window, possible_victims
 from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.plan import possible_victims as possible_for_workload
 from trimtab.ranking.rankers import SameNodeRanker
 from trimtab.ranking.victims import Options, order_contenders
+from trimtab.ranking.workloads import Workload, pod_keys
 from trimtab.snapshot import Snapshot
 
 SECOND = 10**9
@@ -219,3 +221,39 @@ def test_restarts_of_sidecars_count_in_some_versions_only() -> None:
     found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
     assert names(found, given_pods, found.possible.tolist()) == {"restarted", "younger"}
     assert not found.is_unique
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(0, {"default/young"}, id="now: it is of a younger scale"),
+        pytest.param(0.2, {"default/young"}, id="before it is as old as the scale of the other"),
+        pytest.param(0.4, {"default/young", "default/old"}, id="then both are of one scale, and the UID decides"),
+    ],
+)
+def test_a_pod_that_grows_older_within_the_window_changes_what_is_certain(seconds: float, want: set[str]) -> None:
+    """Ready for 4 and 8 seconds: scales begin at 4.29 and 8.59."""
+    ages = {"young": ("b", 4), "old": ("a", 8)}
+    pods = [
+        make(name, uid=uid, node="n", since=NOW - timedelta(seconds=age), created=NOW - timedelta(days=1))
+        for name, (uid, age) in ages.items()
+    ]
+    view = view_of(pods, {"n": {}})
+    window = Window(NOW_NS, NOW_NS + round(seconds * 10**9))
+    found = possible_for_workload(Workload.of_all(view), view, 1, window)
+    assert set(pod_keys(view, found.possible)) == want
+
+
+@pytest.mark.parametrize(
+    ("count", "moments", "certain"), [(2, 1000, 2), (1, 0, 0)], ids=["all pods go", "too many moments to look at"]
+)
+def test_what_needs_no_comparison_is_one_outcome(
+    count: int, moments: int, certain: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pods, or any of them."""
+    monkeypatch.setattr(certainty, "MOST_MOMENTS", moments)
+    pods = [make(name, uid=name, node="n", since=NOW - timedelta(seconds=age)) for name, age in (("a", 4), ("b", 9))]
+    view = view_of(pods, {"n": {}})
+    found = possible_for_workload(Workload.of_all(view), view, count, Window(NOW_NS, NOW_NS + 10**9))
+    assert len(found.outcomes) == 1
+    assert (len(found.always), len(found.possible)) == (certain, 2)

@@ -17,7 +17,7 @@ from tests.unit.ranking.crowds import NOW, NOW_NS, make, view_of
 from tests.unit.ranking.test_certainty import insertion_sort, quicksort
 from tests.unit.ranking.twins import ReplicaSetTwin
 from trimtab.api.annotations import DELETION_COST
-from trimtab.api.nodes import ZONE
+from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.api.times import from_ns
@@ -230,5 +230,135 @@ def test_a_partial_delivery_is_announced_with_its_worst_result() -> None:
 def test_pods_are_settled_if_all_are_ready_and_one_sync_is_enough(unready: int, count: int, want: bool) -> None:
     """Otherwise other criteria than costs may change before the controller has acted."""
     given_pods = [*story(), *(make(f"u{n}", uid=f"u{n}", node="a1", ready=False) for n in range(unready))]
+    _, workload, view = planned(given_pods, 5)
+    assert is_settled(workload, view, count) is want
+
+
+def test_costs_never_leave_int32() -> None:
+    """Survivors would need a cost above the highest one: the victims are written instead, although they are more."""
+    given_pods = [
+        make(f"p{n}", uid=f"{n}", node="a1", since=NOW - timedelta(days=1), cost=str(INT32_MAX - 1)) for n in range(10)
+    ]
+    made, workload, view = planned(given_pods, 8, foreign_costs="TieBreak")
+    costs = costs_of(given_pods, writable=True)
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert (found.side, len(found.costs)) == (Side.VICTIMS, 8)
+    assert all(abs(cost) <= INT32_MAX for _, cost in found.costs)
+
+
+@given(pods(), st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_nothing_is_relied_on_that_is_less_level_on_any_constraint(given_pods: list[Pod], count: int) -> None:
+    """Zones and nodes: as level on one of them is not enough."""
+    count = min(count, len(given_pods) - 1)
+    view = view_of(given_pods, {name: {**labels, HOSTNAME: name} for name, labels in NODES.items()})
+    workload = Workload.of_all(view, constraints=[Constraint(ZONE), Constraint(HOSTNAME)])
+    made = plan(workload, view, replicas=len(given_pods) - count, now=NOW_NS, window=WINDOW)
+    found = deliver(
+        made, workload, view, costs=costs_of(given_pods, writable=False), window=WINDOW, rely=True, now=NOW_NS
+    )
+    assert found is not None
+    worst = [each.skew for each in expectations(workload, view, count, dict(found.costs), WINDOW)]
+    assert all(skew <= each.skew_after for skew, each in zip(worst, made.levelings, strict=True))
+    assert found.costs or made.is_matched_by_stock
+
+
+def test_where_costs_reach_both_ends_of_int32_those_around_zero_are_enough() -> None:
+    """Nothing is below the lowest cost nor above the highest: the victim gets one below zero, the other one above."""
+    since = NOW - timedelta(days=1)
+    where = {"x1": ("a1", INT32_MAX), "x2": ("a1", INT32_MAX), "y1": ("b1", -(2**31))}
+    given_pods = [
+        make(name, uid=name, node=at, since=since, created=since, cost=str(cost)) for name, (at, cost) in where.items()
+    ]
+    made, workload, view = planned(given_pods, 1, foreign_costs="TieBreak")
+    (victim,) = made.keys
+    assert victim in ("default/x1", "default/x2")
+    costs = costs_of(given_pods, writable=True)
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert dict(found.costs) == {victim: -3, "default/y1": 1}
+
+
+def three() -> tuple[Plan, Workload, Snapshot, str, str]:
+    """Two pods in zone a and one in b, of which one goes: the plan, the victim, and the other one of its zone."""
+    since = NOW - timedelta(days=1)
+    where = {"x1": "a1", "x2": "a1", "y1": "b1"}
+    given_pods = [make(name, uid=name, node=at, since=since, created=since) for name, at in where.items()]
+    made, workload, view = planned(given_pods, 1)
+    (victim,) = made.keys
+    (other,) = {"default/x1", "default/x2"} - {victim}
+    return made, workload, view, victim, other
+
+
+@pytest.mark.parametrize(
+    ("victim", "other", "third", "want"),
+    [
+        pytest.param(PodCost(own=-1), PodCost(), PodCost(), {}, id="its cost puts it first already"),
+        pytest.param(PodCost(own=0), PodCost(), PodCost(), {"victim": -3}, id="an equal cost does not"),
+        pytest.param(PodCost(), PodCost(own=-5), PodCost(), {"victim": -8}, id="below what an earlier plan wrote"),
+        pytest.param(PodCost(), PodCost(own=4), PodCost(), {"victim": -3}, id="below zero in any case"),
+        pytest.param(PodCost(own=-3), PodCost(own=-5), PodCost(), {"victim": -8}, id="its own is not low enough"),
+        pytest.param(
+            PodCost(base=10**6, banded=True),
+            PodCost(base=10**6, banded=True),
+            PodCost(base=10**6, banded=True),
+            {"victim": 10**6 - 3},
+            id="inside its band",
+        ),
+        pytest.param(
+            PodCost(base=10**6, banded=True),
+            PodCost(base=10**6, own=10**6 - 2, banded=True),
+            PodCost(base=10**6, banded=True),
+            {"victim": 10**6 - 5},
+            id="inside its band, below what an earlier plan wrote",
+        ),
+    ],
+)
+def test_the_cost_of_a_victim_is_below_those_of_all_survivors(
+    victim: PodCost, other: PodCost, third: PodCost, want: dict[str, int]
+) -> None:
+    """By as many steps as there are pods, so that further victims fit in between."""
+    made, workload, view, name, beside = three()
+    costs = {name: victim, beside: other, "default/y1": third}
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert (found.side, found.is_exact) == (Side.VICTIMS, True)
+    assert {"victim" if key == name else key: cost for key, cost in found.costs} == want
+
+
+@pytest.mark.parametrize(("own", "want"), [(None, [2, 1]), (7, [9, 8]), (-4, [2, 1])])
+def test_the_costs_of_survivors_are_above_those_of_all_victims(own: int | None, want: list[int]) -> None:
+    """And above zero; the last survivor is written first."""
+    since = NOW - timedelta(days=1)
+    given_pods = [make(f"p{n}", uid=str(n), node="a1", since=since, created=since) for n in range(10)]
+    made, workload, view = planned(given_pods, 8)
+    costs = {pod.key: PodCost(own=own if pod.key == made.keys[0] else None) for pod in given_pods}
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert (found.side, [cost for _, cost in found.costs]) == (Side.SURVIVORS, want)
+
+
+def test_costs_that_may_not_be_written_are_obeyed() -> None:
+    """Where they put a victim last, nothing can be delivered; where they put it first, nothing need be."""
+    made, workload, view, name, beside = three()
+    last = {name: PodCost(base=5, is_writable=False), beside: PodCost(), "default/y1": PodCost()}
+    assert deliver(made, workload, view, costs=last, window=WINDOW, rely=False, now=NOW_NS) is None
+    first = {key: PodCost(base=5 if key == name else 9, is_writable=False) for key in last}
+    found = deliver(made, workload, view, costs=first, window=WINDOW, rely=False, now=NOW_NS)
+    assert found == Delivery(Side.VICTIMS, (), is_exact=True)
+
+
+def test_a_window_is_as_wide_as_clocks_may_differ() -> None:
+    """On both sides of the time in which the controller acts."""
+    assert Window.after(NOW_NS, seconds=10, tolerance=5) == Window(NOW_NS - 5 * SECOND, NOW_NS + 15 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("unready", "count", "want"), [(0, 500, True), (30, 5, False)], ids=["one burst", "none ready"]
+)
+def test_one_burst_of_ready_pods_is_settled(unready: int, count: int, want: bool) -> None:
+    """Five hundred deletions are one sync."""
+    given_pods = [make(f"u{n}", uid=f"u{n}", node="a1", ready=not unready) for n in range(30)]
     _, workload, view = planned(given_pods, 5)
     assert is_settled(workload, view, count) is want

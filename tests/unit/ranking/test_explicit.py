@@ -50,6 +50,7 @@ def own(**changes: Any) -> PodGroupCost:
         pytest.param(own(annotations={}), False, id="no annotation"),
         pytest.param(own(ownerReferences=[]), False, id="no owner"),
         pytest.param(own(ownerReferences=[{"uid": "u0"}]), False, id="a predecessor of the owner"),
+        pytest.param(own(ownerReferences=[{"uid": "u0"}, {"uid": "u1"}]), True, id="one of two owners"),
         pytest.param(
             own(managedFields=[entry("trimtab", "spec"), entry("kubectl-edit", "spec")]), False, id="costs were edited"
         ),
@@ -143,3 +144,11 @@ def test_names_fit_and_differ(kind: str, name: str) -> None:
     found = explicit.group_cost_name(kind, name)
     assert len(found) <= 253
     assert found != explicit.group_cost_name(kind, f"{name}c")
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(253 - len("cloneset-"), False), (254 - len("cloneset-"), True)])
+def test_a_name_is_cut_where_an_object_cannot_have_it(length: int, is_cut: bool) -> None:
+    """At 253 characters, with a fingerprint of the whole."""
+    found = explicit.group_cost_name("CloneSet", "w" * length)
+    assert len(found) == 253
+    assert (found != f"cloneset-{'w' * length}") is is_cut

@@ -111,6 +111,22 @@ def test_where_keys_cross_the_first_is_still_the_best_at_every_step(
         assert objective(keys[:1], places, victims, others[:1])[0] == best(case, 1, count)[0]
 
 
+@settings(max_examples=60, deadline=None)
+@given(case=crossings(), count=st.integers(0, 6))
+def test_what_goes_does_not_depend_on_how_many_are_wanted(case: Case, count: int) -> None:
+    """Where keys cross, no more are chosen than wanted; the others follow by tier and place."""
+    tiers, keys, places, others = case
+    count = min(count, len(tiers))
+    whole = removal(np.array(tiers), columns(keys), np.array(places), len(tiers), columns(others))
+    found = removal(np.array(tiers), columns(keys), np.array(places), count, columns(others))
+    order = found.order.tolist()
+    assert order[:count] == whole.order[:count].tolist()
+    assert sorted(order) == list(range(len(tiers)))
+    if not found.hierarchical:
+        rest = order[count + 1 :]
+        assert rest == sorted(rest, key=lambda pod: (tiers[pod], places[pod]))
+
+
 @settings(max_examples=100, deadline=None)
 @given(case=hierarchies())
 def test_sorting_and_simulating_give_the_same(case: Case) -> None:

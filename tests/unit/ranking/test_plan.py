@@ -123,6 +123,21 @@ def test_what_stands_in_the_way_is_said() -> None:
     assert made.obstacles == (f"{ZONE}: c (0) had fewer than 2 pods before, and a scale-down adds none",)
 
 
+@pytest.mark.parametrize(
+    ("zones", "short"),
+    [
+        pytest.param("abcde", "c (0), d (0), e (0)", id="three are named"),
+        pytest.param("abcdefg", "c (0), d (0), e (0) and 2 more", id="of more than three the number"),
+    ],
+)
+def test_domains_that_had_too_few_pods_are_named(zones: str, short: str) -> None:
+    """One that has as many pods as a level result gives each is not among them."""
+    made = cluster(*(f"{zone}: {zone}1" for zone in zones)).running(*["a1"] * 12, "b1")
+    found = planned(made, len(zones) + 1)
+    assert found.levelings[0].after[:3] == (len(zones), 1, 0)
+    assert found.obstacles == (f"{ZONE}: {short} had fewer than 1 pods before, and a scale-down adds none",)
+
+
 def test_domains_that_the_pods_cannot_be_in_are_no_part_of_the_skew() -> None:
     """A zone that a node selector keeps out is not an empty zone."""
     made = cluster("a: a1", "b: b1", "c: c1")
@@ -219,6 +234,14 @@ def test_a_cloneset_is_compared_with_its_own_order() -> None:
     assert made.stock.is_unique
     later = plan(clones, view, replicas=3, now=NOW, window=Window(NOW, NOW + 1))
     assert len(later.stock.possible) > 1, "it becomes available"
+
+
+def test_without_a_time_a_cloneset_is_planned_by_what_pods_are_now() -> None:
+    """There is no window in which a pod could become available."""
+    view = cluster("a: a1", "b: b1").running("a1", "a1", "b1").snapshot()
+    clones = replace(Workload.of_all(view, constraints=ZONES), kind="CloneSet")
+    made = plan(clones, view, replicas=2)
+    assert (made.levelings[0].after, made.stock.is_unique) == ((1, 1), True)
 
 
 def test_strategies_come_before_the_balance_and_explain_themselves() -> None:

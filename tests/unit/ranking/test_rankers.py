@@ -15,13 +15,16 @@ from hypothesis import strategies as st
 
 from tests.unit.ranking import twins
 from tests.unit.ranking.crowds import NOW, make, pod_lists, rows_of, view_of
+from trimtab.api.annotations import RANK
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod, TopologySpreadConstraint
 from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import (
+    SCALES,
     Constraint,
     Ranker,
+    RankSettings,
     SameNodeRanker,
     Scale,
     SpreadConstraintsRanker,
@@ -271,3 +274,13 @@ def test_ranks_are_those_of_the_slow_twin(pods: list[Pod], keys: list[tuple[str,
     want = twins.spread_ranks(pods, LABELS, keys)
     assert np.allclose(list(spread.values()), [want[by_key[name]] for name in spread], rtol=1e-14)
     assert json.dumps(same) == json.dumps({p.metadata.name: twins.same_node_ranks(pods)[p.key] for p in pods})
+
+
+@pytest.mark.parametrize(
+    ("stated", "want"), [("proportional", "proportional"), ("balanced", "balanced"), ("other", None), (None, None)]
+)
+def test_a_cloneset_may_state_its_scale(stated: str | None, want: str | None) -> None:
+    """By an annotation; any other value is ignored."""
+    annotations = {} if stated is None else {RANK: stated}
+    for usual in SCALES:
+        assert RankSettings(scale=usual).scale_for(annotations) == (want or usual)

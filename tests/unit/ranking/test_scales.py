@@ -85,6 +85,15 @@ def test_natural_scales_start_at_the_next_whole_nanosecond() -> None:
     assert starts("e")[43] == 4727839468229346562
 
 
+@pytest.mark.parametrize(("base", "count"), [(2, 64), ("e", 44), (10, 19)])
+def test_a_scale_starts_within_every_age_that_can_be_stored(base: Base, count: int) -> None:
+    """One scale for each power up to 2**63 - 1 nanoseconds, and none that starts beyond or twice."""
+    found = starts(base).tolist()
+    assert (len(found), found[0]) == (count, 1)
+    assert found == sorted(set(found))
+    assert found[-1] <= 2**63 - 1 < found[-1] * (10 if base == 10 else 3)
+
+
 @pytest.mark.parametrize(("base", "widest"), [(2, 2.0), ("e", math.nextafter(math.e, 3)), (10, 10.0)])
 def test_ages_of_one_scale_are_less_than_the_base_apart(base: Base, widest: float) -> None:
     """The oldest age of a scale is less than the base times its youngest (rounding up to whole nanoseconds aside)."""

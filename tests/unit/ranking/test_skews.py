@@ -53,3 +53,36 @@ def test_with_many_domains_the_worst_skew_is_never_underestimated(counts: OpenCo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(skews, "_PAIRS", 1)
         assert counts.worst >= exact
+        assert counts.worst == apart(counts), "and overestimated no more than by taking each domain by itself"
+        assert tuple(counts.worst_counts().tolist()) in set(combinations(counts))
+
+
+def apart(counts: OpenCounts) -> int:
+    """The fullest that a domain can stay over the emptiest that another can get, each taken by itself."""
+    every = list(combinations(counts))
+    domains = range(len(counts.left))
+    pairs = [
+        max(left[high] for left in every) - min(left[low] for left in every)
+        for high in domains
+        for low in domains
+        if high != low
+    ]
+    return max((0, *pairs))
+
+
+@given(open_counts())
+def test_counts_are_certain_if_every_combination_leaves_them(counts: OpenCounts) -> None:
+    """Where nothing is left to chance, or all of it is in one domain."""
+    found = counts.certain_counts
+    is_in_one = counts.outside == 0 and int((counts.open > 0).sum()) == 1
+    assert (found is not None) is (counts.take == 0 or is_in_one)
+    if found is not None:
+        assert set(combinations(counts)) == {found}
+
+
+def test_with_very_many_pods_outside_the_smallest_skew_is_not_computed() -> None:
+    """It counts as 0, which it may be."""
+    counts = np.array([9, 0], dtype=np.int64)
+    nothing = np.zeros(2, dtype=np.int64)
+    assert OpenCounts(counts, nothing, 1, skews._MOST_OUTSIDE).best == 9  # noqa: SLF001 - the limit itself
+    assert OpenCounts(counts, nothing, 1, skews._MOST_OUTSIDE + 1).best == 0  # noqa: SLF001 - as above

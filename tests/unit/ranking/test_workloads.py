@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from trimtab.ranking.workloads import Workload, pod_keys
-from trimtab.testing.builders import cluster, pod
+from dataclasses import replace
+
+import pytest
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.times import parse_ns
+from trimtab.ranking.workloads import Policy, Workload, pod_keys
+from trimtab.testing.builders import cluster, pod, uid_for
+
+SECOND = 10**9
 
 
 def test_a_pod_that_is_gone_is_neither_a_pod_nor_a_relative() -> None:
@@ -19,3 +27,48 @@ def test_a_pod_that_is_gone_is_neither_a_pod_nor_a_relative() -> None:
     left = workload.without(int(workload.rows[0]))
     assert pod_keys(snapshot, left.rows) == ("default/b",)
     assert pod_keys(snapshot, left.related) == ("default/b", "default/c")
+
+
+def test_related_pods_are_those_of_the_siblings_alone() -> None:
+    """Each once, its own only where it is one of them."""
+    made = cluster("z: n").with_pods(pod("a").on("n").owned_by("web"), pod("b").on("n").owned_by("old"))
+    snapshot = made.snapshot()
+    web, old = uid_for("ReplicaSet/web"), uid_for("ReplicaSet/old")
+    for related, want in (((), ()), ((old,), ("default/b",)), ((old, web, old), ("default/b", "default/a"))):
+        assert pod_keys(snapshot, Workload.owned_by(snapshot, web, related=related).related) == want
+
+
+def test_pods_of_a_cloneset_become_available_some_time_after_they_are_ready() -> None:
+    """After the start of a window, up to its end; one that was never ready does not."""
+    at = "2026-01-01T00:00:{:02}Z"
+    seconds = (5, 7, 7, 9)
+    ready = [pod(f"p{n}").on("n").created(at.format(0)).ready(at.format(each)) for n, each in enumerate(seconds)]
+    others = [pod("unready").on("n").not_ready(at.format(6)), pod("unknown").on("n").condition("Ready", "True")]
+    snapshot = cluster("z: n").with_pods(*ready, *others).snapshot()
+    clones = replace(Workload.of_all(snapshot), kind="CloneSet", min_ready=10 * SECOND)
+    start = parse_ns(at.format(0))
+    contenders = clones.contenders(snapshot)
+
+    def changes(begin: int, end: int, workload: Workload = clones) -> list[int]:
+        found = workload.availability_changes(contenders, start + begin * SECOND, start + end * SECOND)
+        return [(moment - start) // SECOND for moment in found]
+
+    assert changes(0, 60) == [15, 17, 19]
+    assert changes(15, 17) == [17]
+    assert changes(14, 16) == [15]
+    assert changes(0, 60, replace(clones, min_ready=0)) == []
+
+
+def test_a_pod_without_a_tier_is_in_the_lowest() -> None:
+    """So is every pod of a workload without subsets."""
+    snapshot = cluster("z: n").running("n", "n").snapshot()
+    workload = Workload.of_all(snapshot)
+    assert workload.tier_column(snapshot).tolist() == [0, 0]
+    assert replace(workload, tiers={"default/pod-01": 3}).tier_column(snapshot).tolist() == [0, 3]
+
+
+def test_strategies_need_the_time() -> None:
+    """Ages are part of what they may rank by."""
+    snapshot = cluster("z: n").running("n").snapshot()
+    with pytest.raises(InvalidError, match="is needed to rank pods by strategies"):
+        Policy.of(()).rank(snapshot, Workload.of_all(snapshot).rows, None)

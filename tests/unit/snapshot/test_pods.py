@@ -7,7 +7,7 @@ import pytest
 from trimtab.api import selectors
 from trimtab.api.pods import Pod
 from trimtab.snapshot import Snapshot
-from trimtab.testing.builders import pod
+from trimtab.testing.builders import pod, uid_for
 
 
 @pytest.fixture
@@ -56,3 +56,39 @@ def test_deleted_pods_are_not_matched(view: Snapshot) -> None:
 def test_an_empty_table_matches_nothing() -> None:
     """There are no rows at all."""
     assert matching(Snapshot(), "app=web") == set()
+
+
+def owned(view: Snapshot, owner: str) -> set[str]:
+    """The names of the pods that a ReplicaSet manages."""
+    rows = view.pods.owned_by(uid_for(f"ReplicaSet/{owner}")).tolist()
+    return {(view.pods.rows.names[row] or "").removeprefix("default/") for row in rows}
+
+
+def test_controllers_without_pods_are_forgotten() -> None:
+    """Each rollout makes a new ReplicaSet: a process that runs for months does not remember all of them."""
+    view = Snapshot()
+    for number in range(50):
+        view.put(pod("old").owned_by(f"web-{number}").build())
+        view.put(pod("new").owned_by(f"web-{number + 1}").build())
+        assert (owned(view, f"web-{number}"), owned(view, f"web-{number + 1}")) == ({"old"}, {"new"})
+        assert len(view.pods.owners) == 2
+    view.drop(Pod, "default", "old")
+    view.put(pod("new").build())
+    assert len(view.pods.owners) == 0
+    assert owned(view, "web-50") == set()
+
+
+def test_a_controller_is_known_as_long_as_one_of_its_pods() -> None:
+    """Also in a copy, whatever happens to the original; its number is not given to another one before."""
+    view = Snapshot()
+    for name in ("a", "b"):
+        view.put(pod(name).owned_by("web").build())
+    view.put(pod("a").owned_by("web").ready().build())
+    copied = view.copy()
+    view.drop(Pod, "default", "a")
+    view.put(pod("x").owned_by("api").build())
+    assert (owned(view, "web"), owned(view, "api")) == ({"b"}, {"x"})
+    view.drop(Pod, "default", "b")
+    view.put(pod("y").owned_by("job").build())
+    assert (owned(view, "web"), owned(view, "api"), owned(view, "job")) == (set(), {"x"}, {"y"})
+    assert (owned(copied, "web"), owned(copied, "api")) == ({"a", "b"}, set())

@@ -16,9 +16,11 @@ from trimtab.subsets.allocation import (
     announce,
     announced_deletions,
     needs_size,
+    restore,
     revert_deletions,
     withdraw,
 )
+from trimtab.subsets.recount import CREATION_LIMIT
 from trimtab.subsets.statuses import Table, is_counted, patch
 
 
@@ -357,3 +359,17 @@ def test_a_floor_without_nodes_is_skipped_as_any_subset() -> None:
     assert chosen(of, 1) == ["b"]
     full = with_status(of, msgspec.structs.replace(of.status, shortages=(shortage,)))
     assert chosen(full, 1) == ["a"]
+
+
+def test_former_reservations_are_restored_while_their_pods_may_come() -> None:
+    """Of a UnitedTopology that was deleted and created again: in subsets that it still has, and not too old."""
+    of = topology(subset("a", 5), subset("b"))
+    former = {
+        (REVISION, "a"): {"over": NOON, "young": at(1)},
+        (REVISION, "gone"): {"x": at(1)},
+        ("r0", "b"): {"y": at(1)},
+        ("r9", "b"): {"z": NOON},
+    }
+    table = Table(with_status(of, restore(of, former, now=NOON + CREATION_LIMIT)))
+    found = {(revision, row.name): dict(row.creating) for revision, row in table.all() if row.creating}
+    assert found == {(REVISION, "a"): {"young": at(1)}, ("r0", "b"): {"y": at(1)}}

@@ -115,3 +115,16 @@ def test_limits_with_floors_never_shrink_and_hold_the_floors(parts: list[tuple[i
         assert fewer is not None
         assert more is not None
         assert least <= fewer <= more
+
+
+@pytest.mark.parametrize(
+    ("parts", "seats", "want"),
+    [
+        pytest.param([46, 13, 10], 2, [2, 0, 0], id="both seats to one part"),
+        pytest.param([8, 36, 4, 2], 9, [1, 7, 1, 0], id="several of the last seats to one part"),
+        pytest.param([46, 1, 30, 2, 19], 22, [11, 0, 7, 0, 4], id="small parts get none"),
+    ],
+)
+def test_a_part_may_get_several_of_the_last_seats(parts: list[int], seats: int, want: list[int]) -> None:
+    """Its next claim is its share divided by the next odd number."""
+    assert webster(parts, seats) == want == in_turn(parts, seats)

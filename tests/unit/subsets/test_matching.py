@@ -31,6 +31,17 @@ NODE_A = node("n", zone="a").build()
     [
         pytest.param(pod("p").on("n"), True, [zone("b"), zone("a")], 1, id="where its node is"),
         pytest.param(pod("p").on("n"), True, [zone("b")], None, id="nowhere, if no term matches its node"),
+        pytest.param(
+            pod("p").on("n"),
+            True,
+            [
+                subset(
+                    "a", nodeSelectorTerm={"matchExpressions": [{"key": "cpus", "operator": "Gt", "values": ["many"]}]}
+                )
+            ],
+            None,
+            id="nowhere, if the term cannot be read",
+        ),
         pytest.param(pod("p").on("n"), False, [zone("a")], None, id="nowhere, while its node is unknown"),
         pytest.param(pod("p"), False, [zone("a")], None, id="none, while it has neither node nor affinity"),
         pytest.param(pod("p"), False, [zone("a"), subset("any")], 1, id="a subset without a term takes any pod"),

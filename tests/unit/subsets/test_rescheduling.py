@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import msgspec
 import pytest
 
 from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology, with_status
-from trimtab.api.unitedtopology import AdaptiveStrategy, ScheduleStrategy, UnitedTopology
+from trimtab.api.unitedtopology import (
+    AdaptiveStrategy,
+    ReturnStrategy,
+    ScheduleStrategy,
+    Shortage,
+    UnitedTopology,
+)
 from trimtab.subsets.allocation import PodCreation, allocate
 from trimtab.subsets.rescheduling import (
     FIRST_DURATION,
     LONGEST_DURATION,
     reschedule,
+    unexpired,
     unschedulable_since,
     with_shortage,
 )
@@ -131,3 +141,93 @@ def test_a_shortage_that_is_not_repeated_is_removed() -> None:
     end = 2 * FIRST_DURATION.total_seconds() + 2 * 30
     assert counted(of, now=at(end - 1)).status.shortages
     assert not counted(of, now=at(end)).status.shortages
+
+
+# The bounds of shortages and capacity, to the second and to the pod.
+
+
+@pytest.mark.parametrize(
+    ("times", "want"),
+    [(0, 1), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (20, 60)],
+    ids=lambda number: str(number),
+)
+def test_a_subset_is_full_for_twice_as_long_each_time(times: int, want: int) -> None:
+    """From a minute to an hour."""
+    (found,) = with_shortage([Shortage(name="a", until=NOON, times=times - 1)] if times > 1 else [], "a", NOON)
+    assert (found.until - NOON, found.times) == (timedelta(minutes=want), max(times, 1))
+
+
+def test_a_subset_that_is_recorded_as_full_is_not_recorded_again_before_that_is_over() -> None:
+    """At the very second it is; others stay as they are."""
+    known = (Shortage(name="a", until=at(10), times=2), Shortage(name="b", until=at(99), times=1))
+    assert with_shortage(known, "a", at(9)) == known
+    other, again = with_shortage(known, "a", at(10))
+    assert (other, again.name, again.times) == (known[1], "a", 3)
+    assert [each.name for each in with_shortage(known, "c", at(9))] == ["a", "b", "c"]
+
+
+def test_a_shortage_ends_at_its_second() -> None:
+    """A subset that was full until now takes a pod now."""
+    of = counted(topology(subset("a"), subset("b"), subset("c"), adaptive=True), member("p", "a"))
+    full = msgspec.structs.replace(of.status, shortages=(Shortage(name="b", until=at(5), times=1),))
+    for now, target in ((at(4), 2), (at(5), 1)):
+        status = reschedule(with_status(of, full), member("p", "a"), now=now)
+        assert status is not None
+        assert [row.missing_reschedule for row in status.subset_statuses] == [int(each == target) for each in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("row", "is_chosen"),
+    [
+        pytest.param({"missing_replicas": 1}, True, id="one pod is missing"),
+        pytest.param({"missing_replicas": 0, "replicas": 2}, False, id="none is"),
+        pytest.param({"missing_replicas": 1, "creating": {"x": NOON}}, False, id="it is reserved"),
+        pytest.param({"missing_replicas": 1, "missing_reschedule": 1}, False, id="another one is expected there"),
+        pytest.param({"missing_replicas": 2, "creating": {"x": NOON}}, True, id="one of two is reserved"),
+        pytest.param(
+            {"missing_replicas": 2, "creating": {"x": NOON}, "missing_reschedule": 1}, False, id="and one expected"
+        ),
+    ],
+)
+def test_a_subset_is_chosen_if_a_pod_is_missing_there(row: dict[str, Any], is_chosen: bool) -> None:
+    """Reservations and pods that are expected from others are not missing."""
+    of = counted(topology(subset("a"), subset("b", 2), adaptive=True), member("p", "a"))
+    first, second = of.status.subset_statuses
+    rows = (first, msgspec.structs.replace(second, **row))
+    status = msgspec.structs.replace(of.status, subset_statuses=rows)
+    assert (reschedule(with_status(of, status), member("p", "a"), now=NOON) is not None) is is_chosen
+
+
+def test_a_pod_whose_deletion_was_announced_is_not_rescheduled() -> None:
+    """Its successor is on its way."""
+    of = counted(OF, member("p", "a"))
+    status = reschedule(of, member("p", "a"), now=NOON)
+    assert status is not None
+    assert reschedule(with_status(of, status), member("p", "a"), now=NOON) is None
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "seconds"),
+    [
+        pytest.param(AdaptiveStrategy(), 120, id="as long again as it was full"),
+        pytest.param(AdaptiveStrategy(reschedule_critical_seconds=30), 180, id="and a wait in each of two subsets"),
+        pytest.param(
+            AdaptiveStrategy(reschedule_critical_seconds=30, return_=ReturnStrategy(settling_seconds=100)),
+            380,
+            id="and two settling times",
+        ),
+        pytest.param(None, 120, id="without settings"),
+    ],
+)
+def test_a_shortage_is_kept_until_a_pod_has_been_everywhere_again(
+    adaptive: AdaptiveStrategy | None, seconds: int
+) -> None:
+    """The second time, of two minutes, that ended at noon."""
+    spec = topology(subset("a"), subset("b")).spec
+    strategy = ScheduleStrategy(type="Adaptive", adaptive=adaptive)
+    spec = msgspec.structs.replace(spec, schedule_strategy=strategy)
+    known = (Shortage(name="a", until=NOON, times=2), Shortage(name="gone", until=at(9999), times=1))
+    assert unexpired(known, spec, at(seconds - 1)) == known[:1]
+    assert unexpired(known, spec, at(seconds)) == ()
+    fixed = msgspec.structs.replace(spec, schedule_strategy=ScheduleStrategy(type="Fixed", adaptive=adaptive))
+    assert unexpired(known, fixed, NOON) == ()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology, with_status
 from trimtab.api.unitedtopology import (
+    MAX_RETURNS,
     AdaptiveStrategy,
     ReturnStrategy,
     ScheduleStrategy,
@@ -19,7 +20,7 @@ from trimtab.api.unitedtopology import (
     UnitedTopology,
 )
 from trimtab.subsets.members import Member
-from trimtab.subsets.returning import Returns, plan_returns, pods_at_once
+from trimtab.subsets.returning import Returns, plan_returns, pods_at_once, strategy_of
 
 OWN, RENTED = subset("own"), subset("rented")
 SETTLING = 60
@@ -206,3 +207,94 @@ def test_a_subset_below_its_minimum_gets_pods_of_any_other() -> None:
     _, of = step(of, members, room(own=0, steady=9, rented=9), NOON)
     found, _ = step(of, members, room(own=0, steady=9, rented=9), at(60))
     assert (names(found), found.target) == (["rented-0", "own-3"], "steady")
+
+
+# Bounds, to the second and to the pod.
+
+
+@pytest.mark.parametrize(
+    ("max_pods", "replicas", "want"),
+    [(1, 10, 1), (3, 10, 3), ("50%", 9, 4), ("1%", 10, 1), (0, 10, 1), (10_000, 10_000, MAX_RETURNS)],
+)
+def test_how_many_pods_move_at_once(max_pods: int | str, replicas: int, want: int) -> None:
+    """A percentage is rounded down; at least one, and no more than a status lists."""
+    assert pods_at_once(ReturnStrategy(settling_seconds=SETTLING, max_pods=max_pods), replicas) == want
+
+
+def test_pods_of_other_strategies_do_not_return() -> None:
+    """Neither by a type that is not Adaptive, nor without settings."""
+    made = returning()
+    adaptive = made.spec.schedule_strategy.adaptive
+    for strategy in (ScheduleStrategy(type="Fixed", adaptive=adaptive), ScheduleStrategy(type="Adaptive")):
+        spec = msgspec.structs.replace(made.spec, schedule_strategy=strategy)
+        assert strategy_of(msgspec.structs.replace(made, spec=spec)) is None
+    assert strategy_of(made) is not None
+
+
+def test_a_pod_returns_at_the_second_at_which_the_settling_time_ends() -> None:
+    """Until then the next check is due when it does, or a part of it later."""
+    members = pods(own=1, rented=2)
+    of = counted(returning(), *members, replicas=3)
+    first, of = step(of, members, room(own=9, rented=9), NOON)
+    assert (names(first), first.recheck) == ([], 15.0)
+    almost, of = step(of, members, room(own=9, rented=9), at(SETTLING - 3))
+    assert (names(almost), almost.recheck) == ([], 3.0)
+    moved, of = step(of, members, room(own=9, rented=9), at(SETTLING))
+    assert (names(moved), moved.target) == (["rented-1"], "own")
+    (entry,) = moved.returns
+    assert (entry.since, entry.expected, entry.pods) == (at(SETTLING), 2, ("rented-1",))
+
+
+def test_an_eviction_is_waited_for_as_long_as_pods_settle() -> None:
+    """While the evicted pod is still there nothing else moves; at the end of the settling time it counts as refused."""
+    members = pods(own=1, rented=2)
+    of = counted(returning(), *members, replicas=3)
+    entry = SubsetReturn(name="own", since=NOON, expected=2, pods=("rented-1",))
+    of = with_status(of, msgspec.structs.replace(of.status, returns=(entry,)))
+    waiting, _ = step(of, members, room(own=9, rented=9), at(SETTLING - 1))
+    assert (waiting.returns, names(waiting)) == ((entry,), [])
+    over, _ = step(of, members, room(own=9, rented=9), at(SETTLING))
+    assert (over.shortages, [each.expected for each in over.returns]) == ((), [0])
+    gone = [each for each in members if each.name != "rented-1"]
+    missing, _ = step(counted(of, *gone, replicas=3), gone, room(own=9, rented=9), at(1))
+    assert [each.name for each in missing.shortages] == ["own"], "it has gone, and none has come"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "returns"), [(9, False), (10, True)], ids=["a second before", "at the second at which that ends"]
+)
+def test_pods_do_not_return_to_a_subset_that_is_full(seconds: int, returns: bool) -> None:
+    """As long as it is recorded as full."""
+    members = pods(own=1, rented=2)
+    of = counted(returning(), *members, replicas=3)
+    shortage = Shortage(name="own", until=at(10), times=1)
+    entry = SubsetReturn(name="own", since=at(-SETTLING))
+    of = with_status(of, msgspec.structs.replace(of.status, returns=(entry,), shortages=(shortage,)))
+    found, _ = step(of, members, room(own=9, rented=9), at(seconds))
+    assert bool(found.moves) is returns
+
+
+@pytest.mark.parametrize(
+    ("own", "rented", "recheck"),
+    [
+        pytest.param(3, 0, None, id="all are where they belong"),
+        pytest.param(2, 1, 15.0, id="one is not: room is looked for"),
+    ],
+)
+def test_room_is_looked_for_while_pods_are_elsewhere(own: int, rented: int, recheck: float | None) -> None:
+    """And not otherwise."""
+    members = pods(own=own, rented=rented)
+    found, _ = step(counted(returning(), *members, replicas=3), members, room(own=0, rented=0), NOON)
+    assert (found.recheck, found.moves) == (recheck, ())
+
+
+def test_a_limit_takes_no_more_than_are_missing() -> None:
+    """Of three that may move at once, one has a place: the other is reserved."""
+    members = pods(own=1, rented=4)
+    of = counted(returning(subset("own", 3), RENTED, max_pods=3), *members, replicas=5)
+    first, second = of.status.subset_statuses
+    rows = (msgspec.structs.replace(first, creating={"x": NOON}), second)
+    entry = SubsetReturn(name="own", since=at(-SETTLING))
+    of = with_status(of, msgspec.structs.replace(of.status, subset_statuses=rows, returns=(entry,)))
+    found, _ = step(of, members, room(own=9, rented=9), NOON)
+    assert names(found) == ["rented-3"]

@@ -32,6 +32,7 @@ APPORTIONMENT = "src/trimtab/subsets/apportionment.py"
         pytest.param("a.b = 1", {"pass", "a.b = 2", "a.b = 0"}, id="a statement"),
         pytest.param("if a:\n  return", {"if not a:", "pass"}, id="a condition"),
         pytest.param("log.info('%d', a + 1)", set[str](), id="nothing in a log line"),
+        pytest.param("if a > b:\n  log.info('%d', a)", set[str](), id="nor when it is written"),
         pytest.param("raise ValueError(f'{a + 1}')", {"pass"}, id="nothing in a message"),
     ],
 )
@@ -94,6 +95,19 @@ def test_the_tests_that_execute_a_change_are_found() -> None:
         {"slow": 3.0, "fast": 1.0, "slower": 30.0, "elsewhere": 0.1},
     )
     assert coverage.tests(mutant, 10.0) == ["fast", "slow"]
+    assert coverage.tests(mutant, 10.0, {"slow": 1}) == ["slow", "fast"], "what has detected others comes first"
+    assert coverage.tests(mutant, 0.5) == ["fast"]
+
+
+def test_every_file_of_tests_has_its_turn() -> None:
+    """A long file does not use up the time of all others."""
+    mutant = mutants(APPORTIONMENT, ROOT)[5]
+    files = ("apportionment", "other", "third")
+    names = [f"tests/test_{file}.py::test_{number}" for file in files for number in range(6)]
+    lines = {APPORTIONMENT: {mutant.line}}
+    coverage = Coverage(dict.fromkeys(names, lines), {name: 1.0 + names.index(name) / 100 for name in names})
+    found = [name.removeprefix("tests/test_")[:5] for name in coverage.tests(mutant, 8.5)]
+    assert found == ["appor"] * 4 + ["other", "third"] + ["appor"] * 2
 
 
 def test_the_score_leaves_out_equivalent_mutants() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trimtab.api.annotations import DELETION_COST, CostOwner, cost_owner
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Namespace
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
@@ -15,7 +16,7 @@ from trimtab.inspection.cluster import Workload
 from trimtab.inspection.lint.findings import Problem
 from trimtab.inspection.lint.world import World
 from trimtab.inspection.targets import display
-from trimtab.scaledown.policy.effective import matching_policies, unsupported
+from trimtab.scaledown.policy.effective import matching_policies, unknown_mode, unknown_mode_message, unsupported
 from trimtab.scaledown.policy.workloads import WorkloadRef, workload_ref
 from trimtab.subsets.apportionment import limits
 
@@ -78,6 +79,15 @@ def idle_policies(world: World) -> Iterator[Problem]:
         reason = _why_idle(world, policy)
         if reason:
             yield Problem(world.ref("ScaleDownPolicy", metadata.namespace, metadata.name), reason)
+
+
+def unknown_modes(world: World) -> Iterator[Problem]:
+    """Namespaces whose label for scale-downs has a value that means nothing."""
+    for namespace in world.cluster.all(Namespace):
+        name, value = namespace.metadata.name, unknown_mode(namespace.metadata.labels)
+        where = "" if world.manifests else name  # a namespace of a cluster is checked with what is in it
+        if value is not None and world.is_checked("Namespace", where, name):
+            yield Problem(world.ref("Namespace", "", name), unknown_mode_message(value))
 
 
 def _why_idle(world: World, policy: ScaleDownPolicy) -> str:

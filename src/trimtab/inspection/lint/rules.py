@@ -110,6 +110,15 @@ RULES: tuple[Rule, ...] = (
         governing.idle_policies,
     ),
     Rule(
+        "TT303",
+        "unknown-mode",
+        Severity.WARNING,
+        "The label `trimtab.dev/scale-down` of a namespace has a value that means nothing.",
+        "It is ignored: the default policies keep the mode that the configuration gives them, and nothing is exempt.",
+        "Write `enforce`, `observe` or `disabled`, or remove the label.",
+        governing.unknown_modes,
+    ),
+    Rule(
         "TT401",
         "foreign-costs",
         Severity.WARNING,

@@ -117,7 +117,9 @@ class ScaleDownHolder:
             tiers=tiers,
             executor=executor,
         )
-        self._kept = KeptCosts(client, view, settle_time=self.settle_time, metrics=self.metrics)
+        self._kept = KeptCosts(
+            client, view, settle_time=self.settle_time, metrics=self.metrics, reporter=self._reporter
+        )
         self.tracker = self._new_tracker(client, writer)
         self._delivery = PlanDelivery(
             view,

@@ -3,7 +3,8 @@
 A built-in controller deletes by the costs that it finds, and counts a pod without one as 0. So while a pod has no cost
 of its policy, the costs of the others are no order. A request is held until the missing costs are there, as long as the
 policy waits (`whenUnranked`) and half of the budget lasts; a controller that is built in waits no longer, and neither
-does an API server. Then the costs of all pods are reverted, and the controller's original order decides.
+does an API server. Then the costs of all pods are reverted, and the controller's original order decides. Costs that
+could not be reverted before the request is admitted are reported: the controller may follow them.
 
 Trimtab's CloneSets wait by themselves, whatever the carrier (see `cloneset.ranks`).
 """
@@ -27,6 +28,7 @@ from trimtab.scaledown.intent.ratelimits import RATES
 from trimtab.scaledown.intent.requests import CheckedRequest, TimeBudget
 from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import Metrics
+from trimtab.scaledown.results.reporter import ScaleDownReporter
 from trimtab.scaledown.view import View
 
 _MISSING = (CostOwner.NONE, CostOwner.SUBSET)
@@ -60,10 +62,14 @@ def wait_warning(checked: CheckedRequest) -> tuple[str, ...]:
 class KeptCosts:
     """Holds scale-downs until costs that are kept current are complete, or reverts them."""
 
-    def __init__(self, client: Client, view: View, *, settle_time: SettleTime, metrics: Metrics) -> None:
+    def __init__(
+        self, client: Client, view: View, *, settle_time: SettleTime, metrics: Metrics, reporter: ScaleDownReporter
+    ) -> None:
         self._clock = client.clock
         self._view = view
         self._settle_time = settle_time
+        self._metrics = metrics
+        self._reporter = reporter
         limit = TokenBucket(RATES.writes, RATES.writes_burst, client.clock)
         self._costs = AnnotationCosts(client, limit, metrics=metrics)
 
@@ -78,15 +84,17 @@ class KeptCosts:
         if await self._is_shown(owners, budget.left(seconds)):
             await self._settle(budget)
             return ()
-        missing = self._missing(owners)
-        if any(_is_kept(pod) for pod in self._pods(owners)):
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, budget.left(budget.seconds - _RESERVE), self._revert(checked.key, owners))
+        warnings = (_unranked_warning([pod.metadata.name for pod in self._missing(owners)]), *wait_warning(checked))
+        if self._kept(owners):
+            warnings = (*warnings, *await self._revert(checked, owners))
             await self._settle(budget)
-        return (_unranked_warning([pod.metadata.name for pod in missing]), *wait_warning(checked))
+        return warnings
 
     def _pods(self, owners: Sequence[str]) -> list[Pod]:
         return [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
+
+    def _kept(self, owners: Sequence[str]) -> list[Pod]:
+        return [pod for pod in self._pods(owners) if cost_owner(pod.metadata.annotations) is CostOwner.POLICY]
 
     def _missing(self, owners: Sequence[str]) -> list[Pod]:
         return [pod for pod in self._pods(owners) if cost_owner(pod.metadata.annotations) in _MISSING]
@@ -100,13 +108,25 @@ class KeptCosts:
             return False
         return True
 
-    async def _revert(self, workload: str, owners: Sequence[str]) -> None:
-        """Restore what all pods had before the policy, and wait until our own watch shows it."""
-        report = CarrierReport()
-        await self._costs.revert(self._pods(owners), report, reason="unranked")
+    async def _revert(self, checked: CheckedRequest, owners: Sequence[str]) -> tuple[str, ...]:
+        """Restore what all pods had before the policy, as long as the budget lasts; a warning about the rest."""
+        budget, report = checked.budget, CarrierReport()
+        with contextlib.suppress(TimeoutError):
+            await within(self._clock, budget.left(budget.seconds - _RESERVE), self._restore(owners, report))
         for pod, error in report.failed.items():
-            log.warning("%s: the cost of %s was not reverted: %s", workload, pod, error)
-        await self._view.pods.wait_for(lambda _: not any(_is_kept(pod) for pod in self._pods(owners)))
+            log.warning("%s: the cost of %s was not reverted: %s", checked.key, pod, error)
+        left = [pod.key for pod in self._kept(owners)]
+        if not left:
+            return ()
+        failed = len(report.failed.keys() & set(left))
+        self._metrics.record_costs_not_reverted(failed, "failed")
+        self._metrics.record_costs_not_reverted(len(left) - failed, "late")
+        return (self._reporter.not_reverted(checked.request, late=len(left) - failed, failed=failed),)
+
+    async def _restore(self, owners: Sequence[str], report: CarrierReport) -> None:
+        """Restore what all pods had, and wait until our own watch shows it of those that could be written."""
+        await self._costs.revert(self._pods(owners), report, reason="unranked")
+        await self._view.pods.wait_for(lambda _: all(pod.key in report.failed for pod in self._kept(owners)))
 
     async def _settle(self, budget: TimeBudget) -> None:
         await self._clock.sleep(min(self._settle_time.seconds, budget.left(budget.seconds - _RESERVE)))
@@ -116,7 +136,3 @@ def _unranked_warning(names: Sequence[str]) -> str:
     """Which pods have no rank."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more} had no rank, so the costs of all pods are ignored"
-
-
-def _is_kept(pod: Pod) -> bool:
-    return cost_owner(pod.metadata.annotations) is CostOwner.POLICY

@@ -46,6 +46,7 @@ from trimtab.scaledown.policy.continuous_plans import ContinuousPlans
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.findings import BUILT_IN, PolicyInspector, Readers
 from trimtab.scaledown.policy.groups import GroupKey, Groups
+from trimtab.scaledown.policy.namespace_labels import NamespaceLabelReports
 from trimtab.scaledown.policy.rivals import RivalReports
 from trimtab.scaledown.results.reporter import EventRecorder
 from trimtab.scaledown.sources import Sources
@@ -103,6 +104,7 @@ class ScaleDownPolicies:
             registry=registry,
         )
         self._rivals = RivalReports(self.groups, recorder)
+        self._labels = NamespaceLabelReports(view, recorder)
         self._metrics.watch_rivals(lambda: self._rivals.count)
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner(
@@ -138,6 +140,7 @@ class ScaleDownPolicies:
             await cancel(*tasks)
             self._counts.clear()  # the next leader reports them
             self._rivals.forget()
+            self._labels.forget()
             self.continuous.forget()
 
     async def _end(self) -> None:
@@ -182,6 +185,7 @@ class ScaleDownPolicies:
     def _report_on_group(self, key: GroupKey) -> None:
         group = self.groups.get(key)
         self._rivals.report(key, group)
+        self._labels.report(key.namespace)
         if group is not None and group.policy is not None and group.policy.key:
             self._requeue_policy(Key(group.policy.key))
 

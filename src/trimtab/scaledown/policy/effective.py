@@ -39,6 +39,18 @@ _MODES: Mapping[str, Mode] = {"enforce": "Enforce", "observe": "Observe"}
 """The modes of default policies by the label of a namespace."""
 
 
+def unknown_mode(namespace_labels: Mapping[str, str]) -> str | None:
+    """The value of the label `trimtab.dev/scale-down` of a namespace, where it means nothing; else None."""
+    value = namespace_labels.get(OPT_OUT)
+    return None if value is None or value.lower() in (OPTED_OUT, *_MODES) else value
+
+
+def unknown_mode_message(value: str) -> str:
+    """What is said about such a value."""
+    known = ", ".join((OPTED_OUT, *_MODES))
+    return f'the label {OPT_OUT} has the value "{value}", which means nothing: write one of {known}'
+
+
 def is_on_scale_intent(spec: ScaleDownPolicySpec) -> bool:
     """Whether costs are written while a request to scale down is held, and at no other time."""
     return spec.delivery == "OnScaleIntent" and spec.carrier == "Annotation"

@@ -121,6 +121,16 @@ class ScaleDownReporter:
             self._record(plan.request.request, WARNING, Reason.COSTS_OVERWRITTEN, message)
             log.warning("%s: %s", plan.request.key, message)
 
+    def not_reverted(self, request: ScaleDownRequest, *, late: int, failed: int) -> str:
+        """Record that costs were not reverted before a request was admitted that is to do without them; the warning for
+        its user."""
+        causes = {"not in time": late, "failed": failed}
+        listed = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
+        message = f"{late + failed} costs were not reverted ({listed}); the controller may follow them"
+        self._record(request, WARNING, Reason.COSTS_NOT_REVERTED, f"{request.before} → {request.after}: {message}")
+        log.warning("%s: %s", request.key, message)
+        return message
+
     def _record(self, request: ScaleDownRequest, severity: str, reason: Reason, message: str) -> None:
         if self._recorder is not None:
             about = ObjectReference(

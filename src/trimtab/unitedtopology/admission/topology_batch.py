@@ -82,6 +82,8 @@ class TopologyBatch:
         self._pace: float | None = None
         self._is_contended = False
         """Whether other processes have written since this one did."""
+        self._failures = 0
+        """How many attempts have failed in a row."""
 
     @property
     def has_memory(self) -> bool:
@@ -116,18 +118,16 @@ class TopologyBatch:
 
     async def serve(self) -> None:
         """Decide and write until no requests are pending."""
-        failures = 0
         while self.pending:
             try:
                 await self._process()
-                failures = 0
             except Exception as error:
                 log.warning("%s: %s", self.key, error, exc_info=not isinstance(error, ApiError))
-                failures += 1
-                if failures > pacing.MOST_FAILURES:
+                self._failures += 1
+                if self._failures > pacing.MOST_FAILURES:
                     self.pending.withdrawn.clear()
-                await self._clock.sleep(pacing.after_failure(failures))
-        self._is_contended = False
+                await self._clock.sleep(pacing.after_failure(self._failures))
+        self._is_contended, self._failures = False, 0
 
     async def _process(self) -> None:
         """Decide and write for all pending requests, again after each conflict."""
@@ -164,7 +164,7 @@ class TopologyBatch:
                 self.pending.former = {**batch.former, **self.pending.former}
                 batch.reject(error)
                 raise
-            conflicts = 0
+            conflicts = self._failures = 0
             await self._wait_for_turn(self._paced(started))
             topology = self.current()
 

@@ -69,7 +69,7 @@ class Returner:
             found = returning.plan_returns(
                 topology,
                 counted.members,
-                is_at_rest=self._is_at_rest(counted, workload),
+                is_at_rest=is_at_rest(counted, workload, self._clock.now() // SECOND),
                 has_room=rooms.has_room,
                 now=self._now(),
             )
@@ -82,26 +82,6 @@ class Returner:
         if self._simulation is None:
             self._simulation = Simulation(self._view, self._clock)
         return self._simulation
-
-    def _is_at_rest(self, counted: CountedTopology, workload: Workload) -> bool:
-        """Whether nothing happens to the workload: no rollout, no scale-up, no scale-down, no pod that is missing."""
-        target, status = counted.target, counted.topology.status
-        if target is None or workload.status.observed_generation < workload.metadata.generation:
-            return False
-        if status.other_revisions or any(row.creating or row.deleting for row in status.subset_statuses):
-            return False
-        active = [member for member in counted.members if member.active]
-        size = target.replicas
-        is_whole = len(active) == size == workload.status.available_replicas
-        is_settled = all(member.ready and member.revision == target.revision for member in active)
-        return is_whole and is_settled and not any(map(self._is_leaving, counted.pods))
-
-    def _is_leaving(self, pod: Pod) -> bool:
-        """Whether a pod is terminating, or has costs that were written for a scale-down."""
-        annotations = pod.metadata.annotations
-        size = costs.target_size(annotations)
-        is_aimed = size is not None and size.until > self._clock.now() // SECOND
-        return pod.terminating or SCALE_PLAN in annotations or is_aimed
 
     async def _evict(self, topology: UnitedTopology, members: Sequence[Member], target: str) -> None:
         for member in members:
@@ -119,6 +99,30 @@ class Returner:
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())
+
+
+def is_at_rest(counted: CountedTopology, workload: Workload, now: int) -> bool:
+    """Whether nothing happens to the workload: no rollout, no scale-up, no scale-down, no pod that is missing.
+
+    `now` is in seconds since the epoch.
+    """
+    target, status = counted.target, counted.topology.status
+    if target is None or workload.status.observed_generation < workload.metadata.generation:
+        return False
+    if status.other_revisions or any(row.creating or row.deleting for row in status.subset_statuses):
+        return False
+    active = [member for member in counted.members if member.active]
+    is_whole = len(active) == target.replicas == workload.status.available_replicas
+    is_settled = all(member.ready and member.revision == target.revision for member in active)
+    return is_whole and is_settled and not any(_is_leaving(pod, now) for pod in counted.pods)
+
+
+def _is_leaving(pod: Pod, now: int) -> bool:
+    """Whether a pod is terminating, or has costs that were written for a scale-down."""
+    annotations = pod.metadata.annotations
+    size = costs.target_size(annotations)
+    is_aimed = size is not None and size.until > now
+    return pod.terminating or SCALE_PLAN in annotations or is_aimed
 
 
 class _Rooms:

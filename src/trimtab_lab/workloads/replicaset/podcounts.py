@@ -57,7 +57,8 @@ def owned_rows(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: 
 
 def _number(table: PodTable, owner: ObjectMeta) -> int:
     """The number of an owner in the column of owners; one that no pod has if it owns nothing."""
-    return table.owners.get(owner.uid, NOWHERE - 1)
+    number = table.owners.get(owner.uid)
+    return NOWHERE - 1 if number is None else number
 
 
 def _row(table: PodTable, pod: Pod) -> int:

@@ -197,6 +197,9 @@ def test_a_shape_can_set_the_timings_of_pods() -> None:
         pytest.param("rackKey: /", "rackKey", '"/"', id="no key"),
         pytest.param("- 1", "", "`object`", id="a list"),
         pytest.param("a: [", "", "is not YAML", id="no YAML"),
+        pytest.param("[" * 5000, "", "nested too deeply", id="nested too deep"),
+        pytest.param("name: !!int web", "", "cannot be read as what it is written as", id="no value of its type"),
+        pytest.param("zones: &a [*a]", "", "an alias of itself", id="a list inside itself"),
     ],
 )
 def test_an_error_names_the_field(text: str, path: str, reason: str) -> None:

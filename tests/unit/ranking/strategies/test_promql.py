@@ -134,3 +134,19 @@ def test_no_sequence_of_words_smuggles_a_metric_through(pieces: list[str]) -> No
         in_list = re.search(r"\b(by|on|group_left)\s*\([^()]*$", before)
         in_braces = before.rfind("{") > before.rfind("}")
         assert after.startswith(("{", "(")) or re.match(r"(?i)by\b", after) or in_list or in_braces
+
+
+def test_info_is_refused_by_its_own_reason() -> None:
+    """A matcher would not help: it reads series that the query does not select."""
+    with pytest.raises(InvalidError, match="info is not allowed"):
+        promql.check(f"info(jobs{{{NS}}})")
+
+
+@pytest.mark.parametrize(
+    "query", [f'{{"jobs", {NS}}}', f'{{{NS}, "jobs"}}', f'{{"app.kubernetes.io/name"="web", {NS}}}'], ids=str
+)
+def test_names_may_be_quoted(query: str) -> None:
+    """Those of metrics, which have no value, and those of labels."""
+    promql.check(query)
+    with pytest.raises(InvalidError, match="not restricted to the namespace"):
+        promql.check(query.replace(NS, 'pod="x"'))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
-from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, policy_cost_annotation
+from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, STATED_COST, policy_cost_annotation
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
@@ -567,3 +567,79 @@ async def test_one_policy_applies_to_a_whole_namespace(cluster: PolicyCluster) -
     await cluster.deploy(3, name="api", labels={"app": "api"})
     await cluster.policy(selector={}, strategies=[{"name": "Youngest"}], delivery="Continuous")
     assert sorted((await cluster.costs()).values()) == [-3, -3, -2, -2, -1, -1]
+
+
+async def test_a_process_that_stops_keeps_nothing(cluster: PolicyCluster) -> None:
+    """The next leader does, and reports how old its ranks are."""
+    await cluster.deploy(2)
+    await cluster.policy(strategies=[{"name": "Balance"}], delivery="Continuous")
+    await cluster.clock.advance(7)
+    assert len(cluster.controller.continuous.kept) == 1
+    assert cluster.sample("oldest_ranks_seconds") >= 7
+    await cluster.stop_policies()
+    assert cluster.controller.continuous.kept == set()
+    assert cluster.sample("oldest_ranks_seconds") == 0
+
+
+STATED = {"strategies": [{"name": "Stated"}], "delivery": "Continuous"}
+PATIENT = {**STATED, "whenUnranked": {"action": "Wait", "timeoutSeconds": 60}}
+
+
+async def state(cluster: PolicyCluster, *costs: str | None) -> None:
+    """Let each pod state its cost, or none."""
+    for each, cost in zip(await cluster.pods(), costs, strict=True):
+        await cluster.patch(Pod, each.metadata.name, {"metadata": {"annotations": {STATED_COST: cost}}})
+    await cluster.look()
+
+
+def fallbacks(cluster: PolicyCluster) -> float:
+    """How often a group has fallen back to its controller's own order."""
+    return cluster.sample("fallbacks_total", reason="unranked")
+
+
+async def test_missing_ranks_are_waited_for_anew_after_they_were_complete(cluster: PolicyCluster) -> None:
+    """Until then the costs that pods have stay; then all are reverted, and that is counted once."""
+    await cluster.deploy(2)
+    await cluster.policy(**PATIENT)
+    await cluster.advance(40)
+    await state(cluster, "1", "2")
+    assert len(await cluster.costs()) == 2
+    await state(cluster, "1", None)
+    await cluster.advance(40)
+    assert (fallbacks(cluster), len(await cluster.costs())) == (0, 2)
+    await cluster.advance(30)
+    assert (fallbacks(cluster), len(await cluster.costs())) == (1, 0)
+    await cluster.advance(120)
+    assert fallbacks(cluster) == 1
+    await state(cluster, "1", "2")
+    await state(cluster, "1", None)
+    await cluster.advance(70)
+    assert fallbacks(cluster) == 2
+
+
+async def test_missing_ranks_are_waited_for_anew_by_another_policy(cluster: PolicyCluster) -> None:
+    """The time that an earlier one has waited does not count."""
+    await cluster.deploy(2)
+    await cluster.policy(**PATIENT)
+    await cluster.advance(40)
+    await cluster.drop_policy()
+    await cluster.policy(**PATIENT)
+    await cluster.advance(40)
+    assert fallbacks(cluster) == 0
+    await cluster.advance(30)
+    assert fallbacks(cluster) == 1
+
+
+async def test_a_workload_that_is_gone_is_forgotten(cluster: PolicyCluster) -> None:
+    """Its results, its costs, and for how long it had no ranks."""
+    await cluster.deploy(2)
+    await cluster.policy(**STATED)
+    await state(cluster, "1", "2")
+    continuous = cluster.controller.continuous
+    assert (len(continuous.kept), len(continuous.results)) == (1, 1)
+    await cluster.user.delete(Deployment, "web", namespace="default", propagation="Background")
+    await cluster.look()
+    await cluster.run_pods()
+    await cluster.look()
+    assert (continuous.kept, continuous.results) == (set(), {})
+    assert cluster.sample("oldest_ranks_seconds") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -77,6 +78,54 @@ def test_a_new_pod_with_a_known_rank_changes_no_number(
         assert number([*ranks, rank], [*found, None])[:-1] == found
 
 
+FAR_APART = st.one_of(st.none(), st.integers(-9, 9).map(lambda number: 1000 * number))
+
+
+def most_kept(ranks: list[float], held: list[int | None]) -> int:
+    """How many pods can keep their numbers, by trying every set of ranks: one number for each, rising with them."""
+    levels = sorted(set(ranks))
+    tallies = {
+        level: Counter(number for rank, number in zip(ranks, held, strict=True) if rank == level and number is not None)
+        for level in levels
+    }
+    most = 0
+    for chosen in itertools.product(*([None, *tallies[level]] for level in levels)):
+        numbers = [number for number in chosen if number is not None]
+        if all(a < b for a, b in itertools.pairwise(numbers)):
+            kept = (tallies[level][number] for level, number in zip(levels, chosen, strict=True) if number is not None)
+            most = max(most, sum(kept))
+    return most
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0]), FAR_APART), min_size=1, max_size=9).map(
+        lambda pairs: ([rank for rank, _ in pairs], [number for _, number in pairs])
+    )
+)
+def test_as_few_numbers_change_as_possible(group: tuple[list[float], list[int | None]]) -> None:
+    """Where there is room between them, as many stay as are in the right order among themselves, by brute force.
+
+    Of each rank those count that have the number of most of its pods.
+    """
+    ranks, held = group
+    counted = _by_plurality(ranks, held)
+    kept = sum(
+        before == after for before, after in zip(counted, number(ranks, held), strict=True) if before is not None
+    )
+    assert kept == most_kept(ranks, counted)
+
+
+def _by_plurality(ranks: list[float], held: list[int | None]) -> list[int | None]:
+    """The numbers without those that are not the one that most pods of their rank have."""
+    chosen: dict[float, int] = {}
+    for level in set(ranks):
+        tally = Counter(each for rank, each in zip(ranks, held, strict=True) if rank == level and each is not None)
+        if tally:
+            chosen[level] = min(tally, key=lambda each: (-tally[each], each))
+    return [each if chosen.get(rank) == each else None for rank, each in zip(ranks, held, strict=True)]
+
+
 @pytest.mark.parametrize(
     ("ranks", "held", "wanted"),
     [
@@ -94,6 +143,31 @@ def test_a_new_pod_with_a_known_rank_changes_no_number(
         pytest.param([1e15, 1, 2], [None, 1, 2], [3, 1, 2], id="who must go first goes on top"),
         pytest.param([-1e15, 1, 2], [None, 1, 2], [0, 1, 2], id="and who must go last at the bottom"),
         pytest.param([], [], [], id="nobody"),
+        pytest.param([1.1, 1.2, 1.3], [4, None, 6], [4, 5, 6], id="room for exactly one"),
+        pytest.param([1.1, 1.2, 1.25, 1.3], [4, None, None, 7], [4, 5, 6, 7], id="room for exactly two"),
+        pytest.param([1.1, 1.2, 1.25, 1.3], [4, None, None, 6], [0, 16, 32, 48], id="room for one, and two come"),
+        pytest.param([0.1, 0.2, 0.3, 0.4], [0, None, None, 100], [0, 25, 75, 100], id="newcomers are spread evenly"),
+        pytest.param([1.1, 1.2, 1.3], [None, None, 10], [8, 9, 10], id="right below the others"),
+        pytest.param([1.1, 1.2, 1.3], [10, None, None], [10, 11, 12], id="right above the others"),
+        pytest.param([3, 4, 5], [None, 7, None], [3, 7, 8], id="a rank fits below, and not above"),
+        pytest.param([3, 4, 9], [None, 7, None], [3, 7, 9], id="ranks fit on both sides"),
+        pytest.param([7, 8, 9], [None, 7, None], [6, 7, 9], id="a rank that another one has does not fit"),
+        pytest.param([7, 8, 9], [7, 9, None], [7, 9, 10], id="nor does one that is not above"),
+        pytest.param([1.1, 1.2], [LIMIT, None], [0, 16], id="no room above the highest"),
+        pytest.param([1.1, 1.2], [None, -LIMIT], [0, 16], id="no room below the lowest"),
+        pytest.param([1.1, 1.2], [LIMIT - 1, None], [LIMIT - 1, LIMIT], id="room for one above"),
+        pytest.param([1.1, 1.2], [None, 1 - LIMIT], [-LIMIT, 1 - LIMIT], id="room for one below"),
+        pytest.param([1.1, 1.2], [LIMIT + 1, None], [0, 16], id="a number out of range is none"),
+        pytest.param([1.1, 1.2], [-LIMIT - 1, 1], [0, 1], id="nor is one on the other side"),
+        pytest.param([0, LIMIT], [None, None], [0, LIMIT], id="the largest rank that is a number"),
+        pytest.param([-LIMIT, 0], [None, None], [-LIMIT, 0], id="the smallest one"),
+        pytest.param([0, LIMIT + 1], [None, None], [0, 16], id="a rank that is too large"),
+        pytest.param([-LIMIT - 1, 0], [None, None], [0, 16], id="one that is too small"),
+        pytest.param([0.6, 1.6], [None, None], [1, 2], id="ranks are rounded where they stay different"),
+        pytest.param([2, 2, 2, 2], [5, 5, 4, 4], [4, 4, 4, 4], id="of as many, the smaller number"),
+        pytest.param([1, 2, 3, 4], [9, 1, 2, 9], [0, 1, 2, 9], id="the longer run is kept"),
+        pytest.param([1, 2, 2, 2, 3], [5, 1, 1, 1, 6], [0, 1, 1, 1, 6], id="the run with more pods is kept"),
+        pytest.param([5, 6, 7], [7, 7, 7], [5, 6, 7], id="of equal runs the one that has its ranks"),
     ],
 )
 def test_numbers_by_example(ranks: list[float], held: list[int | None], wanted: list[int]) -> None:

@@ -207,3 +207,23 @@ async def test_without_any_policy_nothing_is_delivered() -> None:
     assert cluster.writes() == []
     assert warnings(cluster) == ["PodGroupCosts aaa, bbb rank the same pods, so none of them counts; keep one"]
     await cluster.close()
+
+
+@pytest.mark.parametrize("has_policy", [True, False], ids=["a policy applies", "the default policy observes"])
+async def test_rival_objects_are_no_warning_where_ranks_do_not_count(has_policy: bool) -> None:
+    """Under a policy its status reports them; a policy that observes warns nobody."""
+    cluster = ScaleCluster(defaults=configured(mode="Enforce" if has_policy else "Observe"))
+    await cluster.start()
+    await cluster.zones(a=3, b=3)
+    await cluster.deploy(6)
+    for name in ("aaa", "bbb"):
+        await rank(cluster, {"kind": "Deployment", "name": "web"}, {}, name)
+    if has_policy:
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy"}
+        body = {**kind, "metadata": {"name": "web"}, "spec": {"targetRef": reference}}
+        await cluster.user.create(POLICIES, body, namespace="default")
+        await cluster.advance(31)
+    await cluster.scale(3)
+    assert [warning for warning in warnings(cluster) if "PodGroupCost" in warning] == []
+    await cluster.close()

@@ -65,6 +65,15 @@ async def test_a_request_by_update_is_held_and_stays_level(cluster: ScaleCluster
     assert outcomes(cluster) == {"planned": 1}
 
 
+async def test_what_a_held_request_needs_does_not_wait_in_line(cluster: ScaleCluster) -> None:
+    """Neither the read that verifies it nor its costs: the client's limit is for everything else."""
+    cluster.product.requests.clear()
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    reads = [each for each in cluster.product.requests if each.path.endswith("/deployments/web")]
+    assert (len(reads), len(cluster.writes())) == (1, 3)
+    assert all(each.urgent for each in (*reads, *cluster.writes()))
+
+
 async def test_the_replicaset_that_its_deployment_resizes_is_admitted_at_once(cluster: ScaleCluster) -> None:
     """The Deployment was held; its controller is not."""
     await cluster.scale(6)
@@ -607,6 +616,13 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
     assert took < 0.05
     (warning,) = held.warnings
     assert "caches have not synced" in warning
+
+
+async def test_the_holder_reports_its_caches(cluster: ScaleCluster) -> None:
+    """For health pages."""
+    assert (cluster.holder.synced, cluster.holder.problems) == (True, [])
+    cluster.view.pods.problem = "forbidden"
+    assert cluster.holder.problems == ["pods: forbidden"]
 
 
 async def test_an_hour_of_idling_writes_nothing(cluster: ScaleCluster) -> None:

@@ -13,6 +13,7 @@ from tests.unit.scaledown.policy_cluster import POLICIES
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api.annotations import POLICY_COST
 from trimtab.api.pods import Pod
+from trimtab.kube.errors import Forbidden
 from trimtab.ranking.costs import Carrier
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch
@@ -126,6 +127,39 @@ async def test_one_unranked_pod_means_the_original_order_for_all(
     assert await kept(cluster) == 0
     assert await cluster.costs() == []
     assert cluster.count("costs_reverted_total", reason="unranked") == 5
+
+
+@pytest.mark.parametrize(
+    ("hangs", "reason", "cause", "most"),
+    [
+        pytest.param(True, "late", "not in time", 2.0, id="the budget ends while one is being written"),
+        pytest.param(False, "failed", "failed", 0.6, id="one is refused, which no further time would change"),
+    ],
+)
+async def test_costs_that_are_not_reverted_are_reported(
+    cluster: ScaleCluster, hangs: bool, reason: str, cause: str, most: float
+) -> None:
+    """By a warning, an event on the workload and a metric: the controller may follow them."""
+    await policy(cluster, whenUnranked={"action": "Fallback"})
+    missing, stuck, *others = await cluster.pods()
+    await write(cluster, [stuck, *others])
+
+    def concerns(request: Any) -> bool:
+        return bool(request.method == "PATCH" and request.path.endswith(stuck.metadata.name))
+
+    if hangs:
+        cluster.product.hangs = concerns
+    else:
+        cluster.product.refuse = lambda request: Forbidden("you may not") if concerns(request) else None
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    assert held.outcome is HoldOutcome.UNRANKED
+    assert took <= most
+    told = f"1 costs were not reverted (1 {cause}); the controller may follow them"
+    assert held.warnings[:2] == (f"{missing.metadata.name} had no rank, so the costs of all pods are ignored", told)
+    assert ("CostsNotReverted", f"6 → 4: {told}") in cluster.events
+    assert cluster.count("costs_not_reverted_total", reason=reason) == 1
+    assert cluster.count("costs_reverted_total", reason="unranked") == (0 if hangs else 4)
+    assert await kept(cluster) == 1
 
 
 async def test_the_controller_then_chooses_as_it_always_did(cluster: ScaleCluster) -> None:

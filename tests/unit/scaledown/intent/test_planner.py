@@ -60,21 +60,23 @@ class Named:
 
 
 @asynccontextmanager
-async def planning(strategy: Named, executor: Executor | None = None) -> AsyncIterator[tuple[Planner, CheckedRequest]]:
+async def planning(
+    strategy: Named, executor: Executor | None = None, pods: int = PODS
+) -> AsyncIterator[tuple[Planner, CheckedRequest]]:
     """A planner of a ReplicaSet with a dozen pods in three zones, and a request to shrink it to six."""
     clock = VirtualClock()
     server = FakeServer(clock)
-    server.put("/apis/apps/v1", "replicasets", replicaset())
+    server.put("/apis/apps/v1", "replicasets", replicaset(pods))
     for zone in "abc":
         server.put("/api/v1", "nodes", node(zone, zone=zone).tree())
-    for number in range(PODS):
+    for number in range(pods):
         tree = pod(f"p{number:02d}").on("abc"[number % 3]).ready().tree()
         tree["metadata"]["ownerReferences"] = [OWNER]
         server.put("/api/v1", "pods", tree)
     view = View(Client(server, clock=clock))
     task = asyncio.create_task(view.run())
     await clock.advance(1)
-    assert len(view.pods.store) == PODS
+    assert len(view.pods.store) == pods
     registry: Mapping[str, Any] = {"Named": lambda _: strategy}
     planner = Planner(
         view,
@@ -83,20 +85,20 @@ async def planning(strategy: Named, executor: Executor | None = None) -> AsyncIt
         policy_of=lambda policy, _: Policy.of(policy.spec.strategies, registry),
         executor=executor,
     )
-    workload = codec.convert(replicaset(), ReplicaSet)
+    workload = codec.convert(replicaset(pods), ReplicaSet)
     spec = ScaleDownPolicySpec(strategies=(StrategySpec(name="Named"),))
-    request = ScaleDownRequest("ReplicaSet", "default", "web", "rs", PODS, 6)
+    request = ScaleDownRequest("ReplicaSet", "default", "web", "rs", pods, pods // 2)
     budget = TimeBudget(clock, clock.monotonic(), 2.0)
     yield planner, CheckedRequest(request, workload, EffectivePolicy(spec, "default/named", "named"), budget)
     await cancel(task)
 
 
-def replicaset() -> JSON:
+def replicaset(pods: int) -> JSON:
     """A ReplicaSet with all its pods."""
     return {
         "metadata": {"name": "web", "namespace": "default", "uid": "rs"},
-        "spec": {"replicas": PODS, "selector": {"matchLabels": {"app": "web"}}, "template": {}},
-        "status": {"replicas": PODS},
+        "spec": {"replicas": pods, "selector": {"matchLabels": {"app": "web"}}, "template": {}},
+        "status": {"replicas": pods},
     }
 
 
@@ -156,3 +158,35 @@ async def test_without_all_explicit_ranks_nothing_is_planned() -> None:
         explicit = replace(checked, policy=replace(checked.policy, ranked_by="PodGroupCost ranks"))
         assert await planner.preview(explicit) is HoldOutcome.UNRANKED
         assert (await planner.replan(explicit, checked.workload)).plans == ()
+
+
+@pytest.mark.parametrize(
+    ("pods", "recompute", "in_loop"),
+    [
+        pytest.param(4, False, True, id="four pods"),
+        pytest.param(5, False, False, id="one more"),
+        pytest.param(2, True, True, id="two, ranked again after one removal"),
+        pytest.param(4, True, False, id="four, ranked again after each of two"),
+    ],
+)
+async def test_small_plans_are_made_in_the_event_loop(
+    pods: int, recompute: bool, in_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the snapshot would take longer than they do."""
+    monkeypatch.setattr(module, "_MOST_RANKED_IN_LOOP", 0)
+    strategy = Named()
+    strategy.recompute = recompute
+    async with planning(strategy, THREAD, pods) as (planner, checked):
+        planned = await planner.plan(checked)
+    assert isinstance(planned, module.PlannedRequest)
+    assert ("MainThread" in strategy.threads) is in_loop
+
+
+async def test_plans_that_no_costs_bring_about_are_not_delivered() -> None:
+    """The others are."""
+    async with planning(Named()) as (planner, checked):
+        planned = await planner.plan(checked)
+    assert isinstance(planned, module.PlannedRequest)
+    (plan,) = planned.plans
+    both = replace(planned, plans=(replace(plan, delivery=None), plan))
+    assert both.deliverable == [plan]

@@ -8,8 +8,10 @@ import pytest
 
 from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, deployment, target, template
+from trimtab.api.annotations import OPT_OUT
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Namespace
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
@@ -470,3 +472,35 @@ async def test_a_stored_policy_whose_ranks_none_recomputes_writes_nothing(cluste
     await cluster.user.patch(POLICIES, "web", {"spec": {"delivery": "OnScaleIntent"}}, namespace="default")
     await cluster.look()
     assert (await ready(cluster))[0] == "True"
+
+
+async def test_a_namespace_label_that_means_nothing_is_reported_once(
+    cluster: PolicyCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By an event on the namespace, again for another value; a known value, or none, is not reported."""
+    about, reason = "Namespace default", "UnknownLabelValue"
+
+    async def label(value: str | None) -> None:
+        await cluster.user.patch(Namespace, "default", {"metadata": {"labels": {OPT_OUT: value}}})
+        await cluster.look()
+
+    await cluster.deploy(2)
+    await cluster.deploy(2, "api")
+    for value in (None, "Observe", "enforce", "disabled"):
+        await label(value)
+    assert cluster.events == []
+    await label("enforced")
+    message = (
+        'the label trimtab.dev/scale-down has the value "enforced", which means nothing: write one of disabled, '
+        "enforce, observe"
+    )
+    assert cluster.events == [(about, reason, message)]
+    assert f"namespace default: {message}" in caplog.text
+    await cluster.scale(3)
+    await cluster.look()
+    assert len(cluster.events) == 1
+    await label("on")
+    assert [each[:2] for each in cluster.events] == [(about, reason)] * 2
+    await label(None)
+    await label("on")
+    assert len(cluster.events) == 3

@@ -197,6 +197,25 @@ async def test_the_result_of_a_plan_is_recorded() -> None:
     await cluster.close()
 
 
+async def test_a_plan_that_has_ended_records_no_further_deletions() -> None:
+    """While it is open it records whether each deleted pod was ready; later ones are of no plan."""
+    cluster = await story()
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 9, namespace="default"))
+    tracker, key = cluster.holder.tracker, "default/Deployment/web"
+    plan = tracker.open_plan(key)
+    assert plan is not None
+    await cluster.resume()
+    await cluster.advance(2)
+    assert not tracker.is_open(key)
+    assert plan.ready == dict.fromkeys(plan.victims, True)
+    pod, *_ = await cluster.pods()
+    await cluster.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)
+    await cluster.run_pods()
+    assert len(plan.ready) == 3
+    await cluster.close()
+
+
 async def test_scaling_up_again_reverts_costs() -> None:
     """Down and up at once: the remaining pods have no cost of ours."""
     cluster = await story()

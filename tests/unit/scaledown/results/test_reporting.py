@@ -13,6 +13,7 @@ from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.kube.resources import object_key
 from trimtab.kube.transport import Request, Response
 from trimtab.scaledown.intent import planner
 from trimtab.scaledown.intent.planner import ModelSettings
@@ -182,6 +183,19 @@ async def test_certainty_is_extended_while_the_controller_does_not_act(monkeypat
     assert sorted(await cluster.spread()) == [3, 4, 4]
     assert await cluster.costs() == []
     await cluster.close()
+
+
+async def test_a_repeat_whose_workload_is_not_cached_is_answered_all_the_same(
+    cluster: ScaleCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An uncached read has shown that it exists: its plan is made again when the cache has it."""
+    request = await cluster.request(11)
+    first, _ = await cluster.held(cluster.holder.hold(request))
+    assert first.outcome is HoldOutcome.AS_STOCK
+    cluster.view.deployments.store.remove(object_key("default", "web"))
+    again, _ = await cluster.held(cluster.holder.hold(request))
+    assert again.outcome is HoldOutcome.REPEATED
+    assert "the result of a scale-down is not checked" not in caplog.text
 
 
 async def test_another_process_takes_over_a_scale_down_of_one_that_died(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.lab.rollouts import KIND, OWNERS
 from tests.unit.kube.fakes import FakeServer
 from tests.unit.unitedtopology.admission.test_status_batcher import PODS, TOPOLOGIES, pod, topology
+from trimtab.admission.metrics import ReviewOutcome
 from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview
@@ -201,6 +202,14 @@ async def test_a_pod_is_created_with_the_cost_of_its_level(
     assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
+async def test_a_pod_beyond_all_maxima_gets_no_subset(processes: Callable[..., WebhookProcess]) -> None:
+    """Without a cache of pods none has ended, as far as that is known."""
+    process = processes()
+    await process.create_topology(topology(1))
+    answers = [await process.ask(review("CREATE", newcomer(), uid=f"0-{number}")) for number in range(3)]
+    assert [subset_of(newcomer(), answer) for answer in answers] == ["a", None, None]
+
+
 async def test_a_repeated_review_makes_no_second_reservation(processes: Callable[..., WebhookProcess]) -> None:
     """Another webhook changed the pod, which has a reservation already."""
     process = processes()
@@ -349,6 +358,35 @@ async def test_a_privileged_patch_needs_consent(
     divided["spec"]["subsets"][0]["patch"] = {"spec": {"serviceAccountName": "admin"}}
     await process.create_topology(divided)
     assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == want
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "shown"),
+    [
+        pytest.param("", "web-1-", "web-1-", id="the prefix of a name that is still to be generated"),
+        pytest.param("web-0", "web-", "web-0", id="the name, where the pod has one"),
+        pytest.param("", "w" * 70, "w" * 63, id="no more of it than a label may have"),
+    ],
+)
+async def test_a_pod_without_a_decision_is_named_in_an_event(
+    name: str, prefix: str, shown: str, processes: Callable[..., WebhookProcess]
+) -> None:
+    """On its UnitedTopology; a pod that has none, and another hook, are reported by nothing."""
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    tree = newcomer()
+    tree["metadata"]["generateName"] = prefix
+    creations, deletions, *_ = process.subsets.hooks
+    asked = review("CREATE", tree, name=name)
+    process.subsets.report_undecided(creations, asked, "it took too long", ReviewOutcome.LATE)
+    process.subsets.report_undecided(deletions, asked, "of another hook", ReviewOutcome.LATE)
+    stranger = review("CREATE", {"metadata": {"name": "alone"}, "spec": {}})
+    process.subsets.report_undecided(creations, stranger, "it took too long", ReviewOutcome.LATE)
+    await process.until(lambda: bool(process.server.objects("events")))
+    await process.clock.advance(1)
+    (event,) = process.server.objects("events")
+    assert (event["involvedObject"]["name"], event["reason"]) == ("spread", "AdmittedWithoutSubset")
+    assert event["message"] == f"pod {shown} was admitted without a subset: it took too long"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.api.annotations import SubsetAnnotations
+from trimtab.api.core import Namespace
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
@@ -184,3 +185,36 @@ async def test_what_is_not_evaluated_fits(stage: Stage, tree: JSON) -> None:
 async def test_before_the_caches_are_filled_every_pod_fits(cluster: TopologyCluster) -> None:
     """Nobody is kept waiting."""
     assert Stage(cluster).ask(big())
+
+
+async def test_namespaces_that_terms_select_are_known(stage: Stage) -> None:
+    """By their labels, as they are now."""
+    tree = pod("db").labels(app="db").on("n1").tree()
+    tree["metadata"].pop("uid")
+    await stage.world.user.create(Pod, tree, namespace="default")
+    await stage.world.user.patch(Namespace, "default", {"metadata": {"labels": {"team": "shop"}}})
+    await stage.world.settle()
+
+    def avoiding(team: str) -> PodBuilder:
+        selectors = {
+            "labelSelector": {"matchLabels": {"app": "db"}},
+            "namespaceSelector": {"matchLabels": {"team": team}},
+        }
+        terms = [{"topologyKey": "zone", **selectors}]
+        return pod("").affinity({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+
+    assert [stage.ask(avoiding(team)) for team in ("shop", "bank")] == [False, True]
+    await stage.world.user.patch(Namespace, "default", {"metadata": {"labels": {"team": "bank"}}})
+    await stage.world.settle()
+    assert [stage.ask(avoiding(team)) for team in ("shop", "bank")] == [True, False]
+
+
+async def test_of_equal_nodes_any_is_assumed(stage: Stage) -> None:
+    """Four pods fit two nodes, whichever each of them goes to."""
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    await stage.world.user.create(Node, {"metadata": {"name": "n2", "labels": {"zone": "z1"}}})
+    await stage.world.user.patch(Node, "n2", {"spec": {"taints": None}})
+    status = {"status": {"capacity": resources, "allocatable": resources}}
+    await stage.world.user.patch(Node, "n2", status, subresource="status")
+    await stage.world.settle()
+    assert [stage.ask(big(), str(number)) for number in range(5)] == [True] * 4 + [False]

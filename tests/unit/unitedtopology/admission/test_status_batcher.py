@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import annotations as keys
-from trimtab.api import codec
+from trimtab.api import codec, times
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.unitedtopology import UnitedTopology
@@ -22,6 +22,7 @@ from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
 from trimtab.subsets.allocation import PodCreation
+from trimtab.subsets.recount import CREATION_LIMIT
 from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.admission import pacing
 from trimtab.unitedtopology.admission.pending import Assignment
@@ -145,6 +146,7 @@ async def test_concurrent_admissions_share_one_status_write(process: WebhookProc
     process.put(topology(3, 2, -1))
     assert await process.reserve(*"123456") == ["a", "a", "a", "b", "b", "c"]
     assert process.writes == 1
+    assert all(request.urgent for request in process.server.requests), "an API server waits for it"
 
 
 async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookProcess) -> None:
@@ -155,6 +157,50 @@ async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookPr
     process.server.put(*TOPOLOGIES, other)
     assert await process.reserve("1") == ["b"]
     assert process.writes == 2
+
+
+async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProcess) -> None:
+    """The next request is written as soon as it comes."""
+    process.put(topology(-1))
+    moments: list[int] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            moments.append(process.clock.monotonic())
+            process.clock.work(0.05)
+        return None
+
+    process.server.intercept = slowly
+    await process.reserve("1")
+    await process.reserve("2")
+    first, second = moments
+    assert (second - first) / SECOND < 0.15
+
+
+async def test_a_turn_is_waited_for_once(process: WebhookProcess) -> None:
+    """Others have written before the first write, and none since: the writes after it follow at their own pace."""
+    process.put(topology(-1))
+    process.server.put(*TOPOLOGIES, topology(-1))
+    moments: list[int] = []
+    later: list[asyncio.Future[Assignment | None]] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            moments.append(process.clock.monotonic())
+            process.clock.work(0.05)
+            name = f"of-later-{len(moments)}"
+            if len(moments) < 4:  # arrives while another one is written
+                later.append(asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation(name, "r1"))))
+        return None
+
+    process.server.intercept = slowly
+    process.server.bad.latency = 0.001
+    await process.reserve("1")
+    await process.settled(asyncio.gather(*later))
+    await process.idle()
+    gaps = [(end - start) / SECOND for start, end in pairwise(moments)]
+    assert gaps[1] > 0.2, "the turn of others, after a conflict"
+    assert gaps[2] < 0.2
 
 
 @pytest.fixture
@@ -221,6 +267,7 @@ async def test_a_cancelled_admission_withdraws_its_reservation(process: WebhookP
         await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
+    assert waiting.cancelled(), "its caller has stopped waiting"
     await process.idle()
     assert process.rows["a"].get("creating", {}) == {}
 
@@ -342,6 +389,24 @@ async def test_a_workload_that_has_grown_is_noticed(process: WebhookProcess) -> 
     process.put(half)
     process.server.put(*DEPLOYMENTS, {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 6}})
     assert await process.reserve("1", "2", "3") == ["a", "a", "b"]
+
+
+async def test_the_size_is_forgotten_with_the_cached_object(process: WebhookProcess) -> None:
+    """What the workload has become meanwhile is read before the first write, which is not repeated."""
+    half = topology(2, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    half["status"] |= {"replicas": 4}
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(4))
+    assert await process.reserve("0") == ["a"]
+    (stored,) = process.server.objects("unitedtopologies")
+    process.cached = {}
+    assert process.batcher.current(KEY) is None
+    process.cached = stored
+    process.server.put(*DEPLOYMENTS, deployment(8))
+    before = process.writes
+    assert await process.reserve("1", "2", "3", "4") == ["a", "a", "a", "b"]
+    assert process.writes == before + 1
 
 
 async def test_a_workload_that_has_shrunk_is_noticed(process: WebhookProcess) -> None:
@@ -622,12 +687,39 @@ async def test_an_unreachable_server_is_retried_with_growing_waits(process: Webh
         return Unreachable("connection refused", sent=False)
 
     process.server.intercept = refuse
+    for _ in range(2):  # when all are given up, the next failure is the first of a new row
+        tried.clear()
+        with pytest.raises(Unreachable):
+            await process.reserve("1")
+        await process.clock.advance(60)
+        await process.idle()
+        waits = [(later - earlier) / SECOND for earlier, later in pairwise(tried)]
+        assert waits == [pytest.approx(0.1 * failures, abs=0.01) for failures in range(1, pacing.MOST_FAILURES + 1)]
+
+
+async def test_a_success_between_two_failures_ends_the_growth_of_waits(process: WebhookProcess) -> None:
+    """Requests are pending all the time: without the success, the second wait would be twice as long."""
+    process.put(topology(9))
+    process.server.bad.latency = 0.01
+    tried: list[int] = []
+    later: list[asyncio.Future[Assignment | None]] = []
+
+    def intercept(_: Request) -> Response | Exception | None:
+        tried.append(process.clock.monotonic())
+        if len(tried) == 2:  # arrives while another request is being written
+            later.append(asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation("of-3", "r1"))))
+        return Unreachable("connection refused", sent=False) if len(tried) in (1, 3) else None
+
+    process.server.intercept = intercept
     with pytest.raises(Unreachable):
         await process.reserve("1")
-    await process.clock.advance(60)
+    assert await process.reserve("2") == ["a"]
+    with pytest.raises(Unreachable):
+        await process.settled(later[0])
+    await process.clock.advance(5)
     await process.idle()
-    waits = [(later - earlier) / SECOND for earlier, later in pairwise(tried)]
-    assert waits == [pytest.approx(0.1 * failures, abs=0.01) for failures in range(1, pacing.MOST_FAILURES + 1)]
+    assert (tried[1] - tried[0]) / SECOND == pytest.approx(0.1, abs=0.03)
+    assert (tried[3] - tried[2]) / SECOND == pytest.approx(0.1, abs=0.03)
 
 
 async def test_a_topology_that_is_created_again_keeps_reservations(process: WebhookProcess) -> None:
@@ -650,8 +742,11 @@ async def test_reservations_of_a_deleted_topology_are_forgotten_in_time(process:
     await process.reserve("1")
     (stored,) = process.server.objects("unitedtopologies")
     process.batcher.forget(codec.convert(stored, UnitedTopology))
+    since = times.parse_ns(stored["status"]["subsetStatuses"][0]["creating"]["of-1"])
+    ends = since + round(CREATION_LIMIT.total_seconds() * SECOND)
+    process.clock.work((ends - process.clock.now()) / SECOND - 0.001)
     assert process.batcher.remembered == {KEY}
-    process.clock.work(80)
+    process.clock.work(0.001)
     assert process.batcher.remembered == set()
     process.put(topology(2, -1))
     await process.reserve("2")

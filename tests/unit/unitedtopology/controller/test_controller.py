@@ -28,6 +28,7 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import object_key
 from trimtab.kube.transport import Request
 from trimtab.unitedtopology.controller.controller import SETTINGS
+from trimtab.unitedtopology.costs import target_size_text
 
 JSON = dict[str, Any]
 
@@ -147,6 +148,34 @@ async def test_costs_of_a_request_without_effect_are_restored(cluster: TopologyC
     await cluster.advance(20)
     assert await cluster.levels() == {("z1", "Guaranteed"): 3, ("z2", "Guaranteed"): 3, ("z3", "Guaranteed"): 3}
     assert all(AIMED_SIZE not in pod.metadata.annotations for pod in await cluster.pods())
+
+
+async def test_costs_written_ahead_are_checked_when_the_first_of_them_expires(
+    cluster: TopologyCluster,
+) -> None:
+    """Those that have expired lose their annotation; nothing else is due."""
+    await deploy_everywhere(cluster, 1)
+    await cluster.create_topology(*THIRDS)
+    key = object_key("default", "web")
+    assert (await cluster.controller.reconcile(key)).requeue_after is None
+    first, second, third = await cluster.pods()
+    now = cluster.clock.now() // SECOND
+    for pod, until in ((first, now + 60), (second, now + 40), (third, now)):
+        annotations = {AIMED_SIZE: target_size_text(3, until)}
+        await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": annotations}})
+    found = await cluster.controller.reconcile(key)
+    assert found.requeue_after == now + 40 - cluster.clock.now() // SECOND
+    aimed = {pod.metadata.name for pod in await cluster.pods() if AIMED_SIZE in pod.metadata.annotations}
+    assert aimed == {first.metadata.name, second.metadata.name}
+
+
+async def test_the_controller_reports_its_caches(cluster: TopologyCluster) -> None:
+    """For health pages and metrics."""
+    assert (cluster.controller.synced, cluster.controller.problems) == (True, [])
+    cluster.controller.view.pods.problem = "forbidden"
+    assert cluster.controller.problems == ["pods: forbidden"]
+    await cluster.create_topology(subset("a"))
+    assert cluster.metrics.registry.get_sample_value("trimtab_unitedtopology_topologies") == 1
 
 
 async def test_a_foreign_cost_stays(cluster: TopologyCluster) -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from tests.unit.lab.workloads.objects import template
-from tests.unit.unitedtopology.clusters import TopologyCluster, subset
-from trimtab.api.annotations import Reason
+from tests.unit.unitedtopology.clusters import TopologyCluster, subset, topology_tree
+from trimtab.api import codec
+from trimtab.api.annotations import AIMED_SIZE, SCALE_PLAN, Reason
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import Node
 from trimtab.api.policy import PodDisruptionBudget
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import SECOND
+from trimtab.subsets.members import Member
+from trimtab.testing.builders import PodBuilder, pod
+from trimtab.unitedtopology.controller.counting import CountedTopology
+from trimtab.unitedtopology.controller.returning import is_at_rest
+from trimtab.unitedtopology.costs import target_size_text
+from trimtab.unitedtopology.targets import Target
 
 JSON = dict[str, Any]
 RETURN = {"settlingSeconds": 60, "maxPods": 1}
@@ -98,3 +108,78 @@ async def test_nothing_returns_while_the_workload_is_not_whole(elastic: ElasticC
     await elastic.give_places("z1-2", 9)
     await elastic.pass_time(100)
     assert await elastic.event_messages(Reason.RETURNED) == []
+
+
+NOW = 1_000
+"""Seconds since the epoch."""
+TARGET = Target("d1", 2, "r1")
+AT_REST = Member("p1", revision="r1", subset="a", ready=True)
+
+
+def counted(
+    *members: Member, pods: Sequence[PodBuilder] = (), target: Target | None = TARGET, **status: Any
+) -> CountedTopology:
+    """A UnitedTopology with this status, counted from these pods of a Deployment that wants two."""
+    found = codec.convert({**topology_tree(subset("a")), "status": status}, UnitedTopology)
+    return CountedTopology(found, members, [each.build() for each in pods], target)
+
+
+def workload(*, observed: int = 3, available: int = 2) -> Deployment:
+    """The Deployment, of the third generation."""
+    status = {"observedGeneration": observed, "availableReplicas": available}
+    return codec.convert({"metadata": {"name": "web", "generation": 3}, "spec": {}, "status": status}, Deployment)
+
+
+def aimed(until: int) -> PodBuilder:
+    """A pod whose cost was written ahead of a scale-down."""
+    return pod("p1").annotations({AIMED_SIZE: target_size_text(1, until)})
+
+
+WHOLE = (AT_REST, replace(AT_REST, name="p2"))
+
+
+@pytest.mark.parametrize(
+    ("found", "deployment", "want"),
+    [
+        pytest.param(counted(*WHOLE, pods=[pod("p1")]), workload(), True, id="nothing happens"),
+        pytest.param(counted(*WHOLE, target=None), workload(), False, id="the workload is not cached"),
+        pytest.param(counted(*WHOLE), workload(observed=2), False, id="its controller has not seen its spec"),
+        pytest.param(counted(*WHOLE), workload(observed=4), True, id="its controller is ahead of our cache"),
+        pytest.param(counted(*WHOLE, otherRevisions=[{"revision": "r0"}]), workload(), False, id="a rollout"),
+        pytest.param(
+            counted(*WHOLE, subsetStatuses=[{"name": "a"}, {"name": "b", "creating": {"x": "2026-01-01T00:00:00Z"}}]),
+            workload(),
+            False,
+            id="a pod is being created",
+        ),
+        pytest.param(
+            counted(*WHOLE, subsetStatuses=[{"name": "a", "deleting": {"x": "2026-01-01T00:00:00Z"}}, {"name": "b"}]),
+            workload(),
+            False,
+            id="a pod is being deleted",
+        ),
+        pytest.param(counted(*WHOLE, subsetStatuses=[{"name": "a"}]), workload(), True, id="neither"),
+        pytest.param(counted(AT_REST), workload(), False, id="a pod is missing"),
+        pytest.param(counted(*WHOLE, AT_REST), workload(), False, id="one pod too many"),
+        pytest.param(counted(*WHOLE), workload(available=1), False, id="one is not available"),
+        pytest.param(
+            counted(*WHOLE, replace(AT_REST, active=False, ready=False)), workload(), True, id="a pod that has finished"
+        ),
+        pytest.param(counted(AT_REST, replace(AT_REST, ready=False)), workload(), False, id="one is not ready"),
+        pytest.param(
+            counted(AT_REST, replace(AT_REST, revision="r0")), workload(), False, id="one is of another revision"
+        ),
+        pytest.param(counted(*WHOLE, pods=[pod("p1"), pod("p2").terminating()]), workload(), False, id="one leaves"),
+        pytest.param(
+            counted(*WHOLE, pods=[pod("p1").annotations({SCALE_PLAN: "{}"}), pod("p2")]),
+            workload(),
+            False,
+            id="one has a cost of a scale-down",
+        ),
+        pytest.param(counted(*WHOLE, pods=[aimed(NOW + 1)]), workload(), False, id="a scale-down is prepared"),
+        pytest.param(counted(*WHOLE, pods=[aimed(NOW)]), workload(), True, id="that has just expired"),
+    ],
+)
+def test_pods_return_only_while_nothing_happens(found: CountedTopology, deployment: Deployment, want: bool) -> None:
+    """Whatever else moves pods is over."""
+    assert is_at_rest(found, deployment, NOW) is want

@@ -1,0 +1,214 @@
+"""Events about scale-downs: one for each outcome and ending, on the workload, and none where nothing is to be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.scaledown.results.test_history import checked, leveling
+from trimtab.api.meta import ObjectReference
+from trimtab.scaledown.intent.requests import HoldResult
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
+from trimtab.scaledown.results.evaluation import PlanState
+from trimtab.scaledown.results.history import History
+from trimtab.scaledown.results.levels import ExpectedLevel, LevelCheck, LevelResult
+from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult
+from trimtab.scaledown.results.reporter import ScaleDownReporter
+from trimtab.testing.clocks import VirtualClock
+
+Event = tuple[str, str, str]
+
+
+class Recorder:
+    """Keeps events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.about: list[ObjectReference] = []
+
+    def record(self, about: ObjectReference, severity: str, reason: str, message: str) -> None:
+        """Keep one."""
+        self.about.append(about)
+        self.events.append((severity, reason, message))
+
+
+class Stage:
+    """A reporter, and what it has reported."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.history = History(VirtualClock())
+        self.reporter = ScaleDownReporter(self.recorder, self.history)
+
+    @property
+    def events(self) -> list[Event]:
+        """Severity, reason and message of each event."""
+        return self.recorder.events
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """With nothing reported."""
+    return Stage()
+
+
+def plan(**fields: Any) -> OpenPlan:
+    """A plan for the request to shrink from nine pods to five."""
+    made = OpenPlan("p", "u", 5, {}, {}, frozenset(), request=checked())
+    made.expected = (ExpectedLevel("u", (), (leveling(),)),)
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made
+
+
+def check(skew: int, *, key: str = "zone") -> LevelCheck:
+    """One constraint after it, of which a skew of 1 was possible."""
+    return LevelCheck(key, 1, 1, skew, (skew, 0))
+
+
+def ended(result: LevelResult | None, *checks: LevelCheck, cause: str = "") -> PlanResult:
+    """The end of the plan."""
+    state = PlanState.NOT_APPLIED if result is None else PlanState.DONE
+    return PlanResult("shop/Deployment/web", "p", state, 4, {MissCause.LAG: 0}, result, cause, checks)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "want"),
+    [
+        pytest.param(HoldOutcome.PLANNED, [("Normal", "ScaleDownPlanned", "9 → 5: kept; so")], id="planned"),
+        pytest.param(HoldOutcome.PARTIAL, [("Warning", "ScaleDownPartial", "9 → 5: kept; so")], id="in part"),
+        pytest.param(
+            HoldOutcome.AS_STOCK, [("Normal", "ScaleDownPlanned", "9 → 5: no further costs are needed")], id="no costs"
+        ),
+        pytest.param(
+            HoldOutcome.REPEATED, [("Normal", "ScaleDownPlanned", "9 → 5: no further costs are needed")], id="repeated"
+        ),
+        pytest.param(HoldOutcome.OBSERVED, [], id="observed: when it has ended"),
+        pytest.param(HoldOutcome.RATE_LIMITED, [], id="skipped: reported as such"),
+    ],
+)
+def test_an_answered_request_is_an_event(stage: Stage, outcome: HoldOutcome, want: list[Event]) -> None:
+    """On the workload, with both sizes."""
+    made = plan()
+    stage.reporter.answered(checked(), HoldResult(outcome, ("kept", "so"), plan=made), ())
+    assert stage.events == want
+    (record,) = stage.history.records()
+    assert (made.decision, record.result, record.ended) == (record.id, "", "")
+    for about in stage.recorder.about:
+        assert (about.api_version, about.kind, about.namespace, about.name, about.uid) == (
+            *("apps/v1", "Deployment", "shop", "web"),
+            "u1",
+        )
+
+
+def test_a_request_without_a_plan_has_ended_when_it_is_answered(stage: Stage) -> None:
+    """Nothing is waited for."""
+    stage.reporter.answered(checked(), HoldResult(HoldOutcome.RATE_LIMITED), ())
+    (record,) = stage.history.records()
+    assert (record.result, record.ended) == ("", "2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_skipped_request_is_a_warning_and_an_event_if_it_was_verified(stage: Stage, verified: bool) -> None:
+    """The same words, with the sizes in the event."""
+    told = stage.reporter.skipped(checked().request, HoldOutcome.BUSY, verified=verified)
+    assert told == (
+        "Trimtab did not plan this scale-down: earlier scale requests for the same workload were still being served; "
+        "the controller's own order decides"
+    )
+    assert stage.events == ([("Warning", "ScaleDownSkipped", f"9 → 5: {told}")] if verified else [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "result", "want"),
+    [
+        pytest.param({}, ended(LevelResult.LEVEL, check(1)), [], id="level"),
+        pytest.param({}, ended(None), [], id="not applied"),
+        pytest.param(
+            {},
+            ended(LevelResult.MISSED, check(1, key="host"), check(3), cause="lag"),
+            [("Warning", "ScaleDownMissed", "zone: left 3/0, a skew of 3 where 1 was possible (lag)")],
+            id="missed: the constraint that is",
+        ),
+        pytest.param(
+            {"is_rolling": True},
+            ended(LevelResult.LEVEL, check(1)),
+            [
+                (
+                    "Normal",
+                    "ScaleDownDuringRollout",
+                    "9 → 5: a rollout is in progress, which replaces pods and decides how level they are in the end",
+                )
+            ],
+            id="level during a rollout",
+        ),
+        pytest.param({"request": None}, ended(LevelResult.MISSED, check(3)), [], id="without a request"),
+        pytest.param(
+            {"skipped": HoldOutcome.OBSERVED},
+            ended(LevelResult.LEVEL, check(1)),
+            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 1/0, as level as Trimtab would have")],
+            id="observed, and as level",
+        ),
+        pytest.param(
+            {"skipped": HoldOutcome.OBSERVED},
+            ended(LevelResult.MISSED, check(3)),
+            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 3/0; Trimtab would have left 2/2/1 (zone)")],
+            id="observed, and less level",
+        ),
+        pytest.param(
+            {"skipped": HoldOutcome.OBSERVED, "expected": (ExpectedLevel("u", (), (leveling(), leveling())),)},
+            ended(LevelResult.MISSED, check(1, key="host"), check(3)),
+            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 3/0; Trimtab would have left 2/2/1 (zone)")],
+            id="observed, and less level on the second constraint",
+        ),
+        pytest.param(
+            {"skipped": HoldOutcome.OBSERVED, "expected": (ExpectedLevel("u", (), (leveling(), leveling())),)},
+            ended(LevelResult.LEVEL, check(0, key="host"), check(1)),
+            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 0/0, as level as Trimtab would have")],
+            id="observed, and as level on both",
+        ),
+        pytest.param(
+            {"skipped": HoldOutcome.OBSERVED, "expected": ()},
+            ended(LevelResult.LEVEL),
+            [("Normal", "ScaleDownObserved", "9 → 5: no constraints to keep level")],
+            id="observed, without constraints",
+        ),
+    ],
+)
+def test_the_end_of_a_scale_down_is_an_event_where_there_is_something_to_say(
+    stage: Stage, fields: dict[str, Any], result: PlanResult, want: list[Event]
+) -> None:
+    """And its record is closed in any case."""
+    made = plan(**fields)
+    stage.reporter.answered(checked(), HoldResult(HoldOutcome.OBSERVED, plan=made), ())
+    stage.reporter.ended(result, made)
+    assert stage.events == want
+    (record,) = stage.history.records()
+    ending = "not-applied" if result.result is None else result.result.value
+    assert (record.result, record.cause) == (ending, result.cause)
+
+
+def test_costs_that_another_writer_replaces_are_an_event(stage: Stage) -> None:
+    """A plan without a request has no workload to report it on."""
+    stage.reporter.overwritten(plan(request=None), 2)
+    assert stage.events == []
+    stage.reporter.overwritten(plan(), 2)
+    message = "another writer replaced the deletion costs of 2 pods during the scale-down"
+    assert stage.events == [("Warning", "CostsOverwritten", message)]
+
+
+@pytest.mark.parametrize(
+    ("late", "failed", "listed"), [(2, 0, "2 not in time"), (0, 1, "1 failed"), (2, 1, "2 not in time, 1 failed")]
+)
+def test_costs_that_were_not_reverted_are_an_event(stage: Stage, late: int, failed: int, listed: str) -> None:
+    """With how many, and why."""
+    told = stage.reporter.not_reverted(checked().request, late=late, failed=failed)
+    assert told == f"{late + failed} costs were not reverted ({listed}); the controller may follow them"
+    assert stage.events == [("Warning", "CostsNotReverted", f"9 → 5: {told}")]
+
+
+def test_without_a_recorder_only_the_texts_are_made() -> None:
+    """As in a process that writes no events."""
+    reporter = ScaleDownReporter(None, History(VirtualClock()))
+    assert "too many scale requests" in reporter.skipped(checked().request, HoldOutcome.RATE_LIMITED)
