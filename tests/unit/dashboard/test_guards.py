@@ -1,0 +1,121 @@
+"""What every request has to pass, and what every answer carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.dashboard.serving import WEB, dashboard, web
+from trimtab.api.errors import InvalidError
+from trimtab.dashboard.access import OpenAccess, TokenAccess
+from trimtab.dashboard.guards import is_allowed_host, is_loopback
+from trimtab.dashboard.server import Listening
+
+PATHS = [
+    "/api/events",
+    "/api/state",
+    f"/api/plan?workload={WEB}&replicas=5",
+    f"/api/rank?workload={WEB}",
+    "/api/explain?pod=default/web-1-00",
+]
+
+
+@pytest.mark.parametrize(
+    ("header", "is_allowed"),
+    [
+        ("127.0.0.1:10280", True),
+        ("localhost:8080", True),
+        ("LOCALHOST", True),
+        ("[::1]:10280", True),
+        ("10.1.2.3", True),
+        ("board.example.com", True),
+        ("Board.Example.com.:443", True),
+        ("evil.example.com", False),
+        ("localhost.evil.example.com", False),
+        ("127.0.0.1.evil.example.com", False),
+        ("127.0.0.1@evil.example.com", False),
+        ("", False),
+        ("[::1", False),
+    ],
+)
+def test_a_host_header_must_name_this_server(header: str, is_allowed: bool) -> None:
+    """By address, as localhost, or by a name that the operator allows."""
+    assert is_allowed_host(header, {"board.example.com"}) is is_allowed
+
+
+@pytest.mark.parametrize("path", ["/", "/assets/style.css", *PATHS])
+async def test_a_request_for_another_site_is_refused(path: str) -> None:
+    """A name that was made to point here is that of another site, and its pages get nothing."""
+    async with dashboard(web()) as served:
+        answer = await served.get(path, Host="evil.example.com")
+        assert answer.status == 421
+        assert "web" not in await answer.text()
+
+
+@pytest.mark.parametrize("path", ["/", "/assets/style.css", "/api/state", "/api/plan", "/nowhere", "/assets/../x"])
+async def test_every_answer_forbids_everything_from_outside(path: str) -> None:
+    """Errors included. Nothing inline, nothing from elsewhere, no frames."""
+    async with dashboard(web()) as served:
+        answer = await served.get(path)
+        policy = dict(part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; "))
+        assert policy["default-src"] == "'none'"
+        assert {policy[name] for name in ("script-src", "style-src", "connect-src", "img-src")} == {"'self'"}
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+        assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "righ", "rightt"])
+@pytest.mark.parametrize("path", PATHS)
+async def test_without_the_token_nothing_of_the_cluster_is_answered(path: str, token: str) -> None:
+    """401 with what to do, and no name of any object."""
+    async with dashboard(web(), access=TokenAccess("right")) as served:
+        answer = await served.get(path, **({"Authorization": f"Bearer {token}"} if token else {}))
+        assert answer.status == 401
+        assert "token" in (await answer.json())["error"]
+        assert "web" not in await answer.text()
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_with_the_token_the_cluster_is_shown() -> None:
+    """The pages themselves need none: they hold nothing."""
+    async with dashboard(web(), access=TokenAccess("right")) as served:
+        assert (await served.get("/")).status == 200
+        state = await served.json("/api/state", Authorization="Bearer right")
+        assert WEB in state["workloads"]
+
+
+def test_beyond_this_machine_tls_and_a_token_are_needed() -> None:
+    """The error says what is missing."""
+    files = {"certificate": Path("tls.crt"), "key": Path("tls.key")}
+    with pytest.raises(InvalidError, match="TLS is needed"):
+        Listening("0.0.0.0").check(TokenAccess("x"))  # noqa: S104 - refused
+    with pytest.raises(InvalidError, match="a token is needed"):
+        Listening("0.0.0.0", **files).check(OpenAccess())  # type: ignore[arg-type]  # noqa: S104 - refused
+    with pytest.raises(InvalidError, match="give both files"):
+        Listening("127.0.0.1", certificate=Path("tls.crt")).check(OpenAccess())
+    Listening("0.0.0.0", **files).check(TokenAccess("x"))  # type: ignore[arg-type]  # noqa: S104 - protected
+    Listening("127.0.0.1").check(OpenAccess())
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("board", False)],  # noqa: S104
+)
+def test_loopback_addresses(host: str, expected: bool) -> None:
+    """Only these can be listened on without protection."""
+    assert is_loopback(host) is expected
+
+
+async def test_the_dashboard_takes_no_requests_that_change_anything() -> None:
+    """Outside the lab there is no such path, whoever asks."""
+    async with dashboard(web()) as served:
+        origin = str(served.client.make_url("/")).rstrip("/")
+        answer = await served.client.post("/api/lab/scale", json={}, headers={"Origin": origin})
+        assert answer.status == 404
+        answer = await served.client.post("/api/state", headers={"Origin": origin})
+        assert answer.status == 405
+        answer = await served.client.post("/api/state", headers={"Origin": "https://evil.example.com"})
+        assert answer.status == 403
