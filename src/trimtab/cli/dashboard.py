@@ -101,7 +101,7 @@ async def _serve(source: Source, options: _Options) -> None:
 
     settings, listening = source.settings(), options.listening()
     access, token = _access(options)
-    listening.check(access)
+    listening.check(is_authenticated=access.needs_token)
     async with _opened(source, settings) as shown:
         server = DashboardServer(shown, settings, listening, access, _lab(options.lab_controls))
         following = asyncio.ensure_future(shown.run())

@@ -16,7 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from trimtab.api.errors import InvalidError
-from trimtab.dashboard.access import Access, OpenAccess
+from trimtab.dashboard.access import Access
 from trimtab.dashboard.boards import Boards
 from trimtab.dashboard.guards import add_headers, guards, is_loopback
 from trimtab.dashboard.handlers import Handlers
@@ -42,7 +42,7 @@ class Listening:
     names: Collection[str] = ()
     """Further names of this server that browsers may use."""
 
-    def check(self, access: Access) -> None:
+    def check(self, *, is_authenticated: bool) -> None:
         """Raise InvalidError for an address that is not protected enough."""
         if (self.certificate is None) != (self.key is None):
             raise InvalidError("certificate", "a certificate needs its key, and a key its certificate; give both files")
@@ -51,7 +51,7 @@ class Listening:
         if self.certificate is None:
             reason = f"{self.host} can be reached from other machines: TLS is needed; give a certificate and its key"
             raise InvalidError("host", reason)
-        if isinstance(access, OpenAccess):
+        if not is_authenticated:
             raise InvalidError("host", f"{self.host} can be reached from other machines: a token is needed")
 
     def context(self) -> ssl.SSLContext | None:
@@ -109,7 +109,7 @@ class DashboardServer:
     @asynccontextmanager
     async def served(self) -> AsyncIterator[str]:
         """Serve until the block ends; yields the address. The source is to run beside it."""
-        self.listening.check(self.access)
+        self.listening.check(is_authenticated=self.access.needs_token)
         context = self.listening.context()
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_STOP)
         await runner.setup()

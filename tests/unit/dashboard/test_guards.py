@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.dashboard.serving import WEB, dashboard, web
 from trimtab.api.errors import InvalidError
-from trimtab.dashboard.access import OpenAccess, TokenAccess
+from trimtab.dashboard.access import TokenAccess
 from trimtab.dashboard.guards import is_allowed_host, is_loopback
 from trimtab.dashboard.server import Listening
 
@@ -91,13 +91,13 @@ def test_beyond_this_machine_tls_and_a_token_are_needed() -> None:
     """The error says what is missing."""
     files = {"certificate": Path("tls.crt"), "key": Path("tls.key")}
     with pytest.raises(InvalidError, match="TLS is needed"):
-        Listening("0.0.0.0").check(TokenAccess("x"))  # noqa: S104 - refused
+        Listening("0.0.0.0").check(is_authenticated=True)  # noqa: S104 - refused
     with pytest.raises(InvalidError, match="a token is needed"):
-        Listening("0.0.0.0", **files).check(OpenAccess())  # type: ignore[arg-type]  # noqa: S104 - refused
+        Listening("0.0.0.0", **files).check(is_authenticated=False)  # type: ignore[arg-type]  # noqa: S104 - refused
     with pytest.raises(InvalidError, match="give both files"):
-        Listening("127.0.0.1", certificate=Path("tls.crt")).check(OpenAccess())
-    Listening("0.0.0.0", **files).check(TokenAccess("x"))  # type: ignore[arg-type]  # noqa: S104 - protected
-    Listening("127.0.0.1").check(OpenAccess())
+        Listening("127.0.0.1", certificate=Path("tls.crt")).check(is_authenticated=False)
+    Listening("0.0.0.0", **files).check(is_authenticated=True)  # type: ignore[arg-type]  # noqa: S104 - protected
+    Listening("127.0.0.1").check(is_authenticated=False)
 
 
 @pytest.mark.parametrize(
