@@ -240,7 +240,7 @@ class Serving(Model):
 
 
 class DashboardServing(Model):
-    """Where the component dashboard serves its pages. Callers need a token of the cluster, and see what they may list."""
+    """Where the component dashboard serves. Callers need a token of the cluster, and see what they may list."""
 
     host: Annotated[
         str,
@@ -274,8 +274,8 @@ class TrimtabConfiguration(Model):
     components: Annotated[
         tuple[ComponentName, ...],
         Meta(
-            description="a list of scheduler, webhooks and controllers, and dashboard if it is wanted: the components that "
-            "this process runs",
+            description="a list of scheduler, webhooks and controllers, and dashboard where wanted: the components "
+            "that this process runs",
             min_length=1,
         ),
     ] = ("scheduler", "webhooks", "controllers")
