@@ -7,7 +7,6 @@ objects travel over the network, and callers must authenticate.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from trimtab.admission.certificates import FileCertificates
 from trimtab.api.errors import InvalidError
 from trimtab.dashboard.access import Access
 from trimtab.dashboard.boards import Boards
@@ -23,7 +23,7 @@ from trimtab.dashboard.handlers import Handlers
 from trimtab.dashboard.lab_controls import LabControls
 from trimtab.dashboard.sources import ClusterSource
 from trimtab.inspection.settings import Settings
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import Clock, cancel
 
 PORT = 10280
 _STOP = 1.0
@@ -54,16 +54,15 @@ class Listening:
         if not is_authenticated:
             raise InvalidError("host", f"{self.host} can be reached from other machines: a token is needed")
 
-    def context(self) -> ssl.SSLContext | None:
-        """The TLS context; None without a certificate."""
-        if self.certificate is None:
+    def certificates(self, clock: Clock) -> FileCertificates | None:
+        """The certificate, read again when its files change; None without one. Raises InvalidError."""
+        if self.certificate is None or self.key is None:
             return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidError(str(self.certificate), f"cannot be used with its key: {error}") from error
-        return context
+        found = FileCertificates(self.certificate, self.key, clock=clock)
+        found.check()
+        if not found.synced:
+            raise InvalidError(str(self.certificate), f"cannot be used: {'; '.join(found.problems)}")
+        return found
 
     def url(self, port: int) -> str:
         """The address for people."""
@@ -110,13 +109,15 @@ class DashboardServer:
     async def served(self) -> AsyncIterator[str]:
         """Serve until the block ends; yields the address. The source is to run beside it."""
         self.listening.check(is_authenticated=self.access.needs_token)
-        context = self.listening.context()
+        certificates = self.listening.certificates(self.source.clock)
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_STOP)
         await runner.setup()
-        refreshing = asyncio.ensure_future(self.boards.run())
+        tasks = [asyncio.ensure_future(self.boards.run())]
+        tasks += [] if certificates is None else [asyncio.ensure_future(certificates.run())]
+        context = None if certificates is None else certificates.context
         try:
             await web.TCPSite(runner, self.listening.host, self.listening.port, ssl_context=context).start()
             yield self.listening.url(runner.addresses[0][1])
         finally:
-            await cancel(refreshing)
+            await cancel(*tasks)
             await runner.cleanup()
