@@ -32,6 +32,11 @@ SHAPE = "zones:\n- {name: zone-a, nodes: 4}\n- {name: zone-b, nodes: 4}\n"
 READY = "count => document.querySelectorAll('.pod[data-own][data-state=ready]').length === count"
 PLANNED = "#plan[data-shown='default/Deployment/web@20']"
 ALL_PODS = "count => document.querySelectorAll('.pod[data-own]').length === count"
+_STYLE = """text => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(text);
+  document.adoptedStyleSheets = [sheet];
+}"""
 _AGE = 45.0
 """Seconds until the first pods are old: ages are compared by their logarithm."""
 _FRAME = 0.35
@@ -100,10 +105,7 @@ def _page(browser: Browser, url: str, *, compact: bool = False, scheme: Any = "l
         hidden = ".top, .tabs, .bar, .panel, .explanation { display: none !important }"
         layout = "main { padding: 10px !important } .map-layout { display: block !important }"
         columns = ".domains { grid-template-columns: repeat(3, 1fr) !important; gap: 8px !important }"
-        page.evaluate(
-            "text => { const made = new CSSStyleSheet(); made.replaceSync(text); document.adoptedStyleSheets = [made] }",
-            hidden + layout + columns,
-        )
+        page.evaluate(_STYLE, hidden + layout + columns)
     return page
 
 
