@@ -249,9 +249,7 @@ def _measure_viewer(url: str, pid: int) -> None:
         received = (page.evaluate("() => window.trimtab.stream.bytes") - before) / _SECONDS
         frames.sort()
         median, late = frames[len(frames) // 2], frames[len(frames) * 99 // 100]
-        print(
-            f"frames while scrolling: median {median:.1f} ms, 99th percentile {late:.1f} ms, longest {frames[-1]:.1f} ms"
-        )
+        print(f"frames while scrolling: median {median:.1f} ms, 99 % {late:.1f} ms, longest {frames[-1]:.1f} ms")
         print(f"received: {received / 1024:.1f} KiB a second, {before / 2**20:.2f} MiB at first")
         print(f"server: {share:.1%} of a core with a viewer")
         browser.close()
