@@ -184,7 +184,7 @@ def topologies(capture: Path) -> Path:
         "spec": {"targetRef": target, "subsets": subsets},
         "status": {"subsetStatuses": [{"name": "spot", "creating": {"a": "2026-03-01T11:59:59Z"}}]},
     }
-    objects = {**cluster.objects, UnitedTopology: [codec.convert(tree, UnitedTopology)]}
+    objects: dict[type[Any], Any] = {**cluster.objects, UnitedTopology: [codec.convert(tree, UnitedTopology)]}
     made = type(cluster)(time=cluster.time, objects=objects, namespace="default")
     capture.write_bytes(files.encode(files.to_file(made)))
     return capture

@@ -42,8 +42,13 @@ def check(configuration: TrimtabConfiguration) -> None:
 
 def _listening(configuration: TrimtabConfiguration) -> Listening:
     written = configuration.dashboard
-    files = [Path(name) if name else None for name in (written.certificate_file, written.key_file)]
-    return Listening(written.host, written.port, *files, frozenset(name.lower() for name in written.host_names))
+    return Listening(
+        written.host,
+        written.port,
+        certificate=Path(written.certificate_file) if written.certificate_file else None,
+        key=Path(written.key_file) if written.key_file else None,
+        names=frozenset(name.lower() for name in written.host_names),
+    )
 
 
 class ServedDashboard:

@@ -11,11 +11,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
@@ -23,7 +24,6 @@ from trimtab.dashboard.access import Access, UnauthenticatedError
 from trimtab.dashboard.rights import Rights
 from trimtab.kube.errors import KubeError
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RIGHTS = web.RequestKey("rights", Rights)
 API = "/api/"
 
@@ -85,9 +85,7 @@ def failure(status: int, text: str) -> web.Response:
     return web.Response(status=status, body=codec.encode({"error": text}), content_type="application/json")
 
 
-def guards(
-    access: Access, names: Collection[str]
-) -> list[Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]]:
+def guards(access: Access, names: Collection[str]) -> list[Middleware]:
     """The middlewares, the outermost first."""
 
     @web.middleware

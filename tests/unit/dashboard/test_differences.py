@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.dashboard.differences import applied, difference, settled
+from trimtab.dashboard.differences import State, applied, difference, settled
 
 ROWS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(0, 3)))
 STATES = st.lists(st.fixed_dictionaries({"nodes": ROWS, "pods": ROWS}), min_size=1, max_size=6)
@@ -16,7 +16,8 @@ STATES = st.lists(st.fixed_dictionaries({"nodes": ROWS, "pods": ROWS}), min_size
 @given(STATES)
 def test_differences_lead_to_the_last_state(states: list[dict[str, Any]]) -> None:
     """A page that starts with the first state and applies every difference has the last one."""
-    current = shown = states[0]
+    current: State = states[0]
+    shown: State = states[0]
     for each in states[1:]:
         after = settled(current, each)
         shown = applied(shown, difference(current, after))
@@ -27,7 +28,7 @@ def test_differences_lead_to_the_last_state(states: list[dict[str, Any]]) -> Non
 @given(STATES)
 def test_a_difference_has_only_what_changed(states: list[dict[str, Any]]) -> None:
     """Equal rows are never sent again, and a row that is set differs from the one before."""
-    before = states[0]
+    before: State = states[0]
     for each in states[1:]:
         after = settled(before, each)
         for section, change in difference(before, after).items():

@@ -23,6 +23,7 @@ from trimtab.inspection.following import ClusterFollower
 from trimtab.inspection.plans import plan_workload
 from trimtab.inspection.targets import find_workload
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import SystemClock
 from trimtab.testing.builders import node
 
 
@@ -62,7 +63,7 @@ class Stage:
 @asynccontextmanager
 async def watched(query: str = f"?workload={WEB}") -> AsyncIterator[Stage]:
     """A page on a followed cluster that has synced."""
-    server = FakeServer()
+    server = FakeServer(SystemClock())
     populate(server)
     client = Client(server)
     _, kinds, gaps = await reading.readable(client, namespace="default", kinds=reading.ALL)
