@@ -8,13 +8,14 @@ that stay the same are shared with the state before (see `differences`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.dashboard.decisions import DecisionRow
 from trimtab.dashboard.differences import State, settled
 from trimtab.dashboard.overview_cache import OverviewCache, owner_key
 from trimtab.dashboard.rights import EVERYTHING, Rights, visible
@@ -170,7 +171,7 @@ class Boards:
             "status": {"cluster": status},
             "nodes": node_rows(cluster, view.topology_key, chosen_pods),
             "pods": pod_rows(listed, places),
-            "workloads": {key: self._workload(key, cache) for key in sorted(cache.overviews)},
+            "workloads": _workloads(cache, self._source.decisions.last_scale_downs(cluster)),
             "decisions": self._source.decisions.rows(cluster, view.rights),
             "topologies": {
                 f"{each.metadata.namespace}/{each.metadata.name}": topology_overview(cluster, each)
@@ -178,10 +179,14 @@ class Boards:
             },
         }
 
-    def _workload(self, key: str, cache: OverviewCache) -> WorkloadRow:
+
+def _workloads(cache: OverviewCache, last: Mapping[tuple[str, str], DecisionRow]) -> dict[str, WorkloadRow]:
+    found: dict[str, WorkloadRow] = {}
+    for key in sorted(cache.overviews):
         namespace, _, workload = key.partition("/")
-        last = self._source.decisions.last(namespace, workload)
-        return WorkloadRow(overview=cache.overviews[key], last_scale_down="" if last is None else last.sentence)
+        ended = last.get((namespace, workload))
+        found[key] = WorkloadRow(overview=cache.overviews[key], last_scale_down="" if ended is None else ended.sentence)
+    return found
 
 
 def find_workload(cluster: Cluster, key: str) -> Workload | None:

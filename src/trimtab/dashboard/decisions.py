@@ -96,9 +96,14 @@ class DecisionLog:
         }
         return {**recorded, **found}
 
-    def last(self, namespace: str, workload: str) -> DecisionRow | None:
-        """The last scale-down of a workload (`Kind/name`) that was observed."""
-        return self._last.get((namespace, workload))
+    def last_scale_downs(self, cluster: Cluster) -> Mapping[tuple[str, str], DecisionRow]:
+        """The last scale-down of each workload, by namespace and `Kind/name`."""
+        recorded: dict[tuple[str, str], DecisionRow] = {}
+        for _, row in _of_policies(cluster):
+            known = recorded.get((row.namespace, row.subject))
+            if known is None or known.time < row.time:
+                recorded[row.namespace, row.subject] = row
+        return recorded | self._last
 
     def _add(self, row: DecisionRow) -> None:
         self._number += 1

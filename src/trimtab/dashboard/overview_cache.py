@@ -27,6 +27,8 @@ AT_ONCE = 200
 """How many overviews are computed in one tick."""
 RANKED_AT_ONCE = 1000
 """How many pods are ranked in one tick, beside those of chosen workloads."""
+RANKED_AGAIN = 20
+"""After how many ticks a chosen workload with more pods than that is ranked again."""
 IN_TURN = 4
 """How many overviews are computed again in each tick, stale or not."""
 
@@ -89,6 +91,8 @@ class OverviewCache:
         self._places: dict[str, Places] = {}
         self._pending: dict[str, None] = {}
         self._unranked: dict[str, None] = {}
+        self._ranked_at: dict[str, int] = {}
+        self._tick = 0
 
     @property
     def is_behind(self) -> bool:
@@ -97,10 +101,12 @@ class OverviewCache:
 
     def update(self, cluster: Cluster, everything: bool, keys: Iterable[str]) -> None:
         """Compute stale overviews again, as many as fit into a tick."""
+        self._tick += 1
         present = {workload_key(each): each for each in cluster.workloads()}
         for key in [key for key in self.overviews if key not in present]:
             del self.overviews[key]
             self._places.pop(key, None)
+            self._ranked_at.pop(key, None)
         stale = dict.fromkeys(present) if everything else dict.fromkeys(keys)
         self._unranked.update(stale)
         self._pending = {**{key: None for key in present if key not in self.overviews}, **self._pending, **stale}
@@ -119,15 +125,24 @@ class OverviewCache:
             key = workload_key(each)
             if key in self._unranked or key not in self._places:
                 size = self.overviews[key].pods if key in self.overviews else 0
-                if limited and size > left:
+                if (limited and size > left) or not self._is_due(key, size):
                     self._unranked[key] = None
                     found[key] = self._places.get(key, {})
                     continue
                 left -= size
-                self._unranked.pop(key, None)
-                self._places[key] = _ranked(cluster, each, self._settings)
+                self._rank(cluster, each, key)
             found[key] = self._places[key]
         return found
+
+    def _is_due(self, key: str, size: int) -> bool:
+        """Whether a workload may be ranked again: one with very many pods only now and then."""
+        at = self._ranked_at.get(key)
+        return size <= RANKED_AT_ONCE or at is None or self._tick - at >= RANKED_AGAIN
+
+    def _rank(self, cluster: Cluster, workload: Workload, key: str) -> None:
+        self._unranked.pop(key, None)
+        self._ranked_at[key] = self._tick
+        self._places[key] = _ranked(cluster, workload, self._settings)
 
 
 def _ranked(cluster: Cluster, workload: Workload, settings: Settings) -> Places:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from tests.unit.dashboard.serving import WEB, dashboard, web
+from tests.unit.dashboard.serving import SETTINGS, WEB, dashboard, web
+from tests.unit.kube.certificates import Authority
 from trimtab.api.errors import InvalidError
 from trimtab.dashboard.access import TokenAccess
 from trimtab.dashboard.guards import is_allowed_host, is_loopback
-from trimtab.dashboard.server import Listening
+from trimtab.dashboard.server import DashboardServer, Listening
+from trimtab.dashboard.sources import FileSource
 
 PATHS = [
     "/api/events",
@@ -98,6 +102,28 @@ def test_beyond_this_machine_tls_and_a_token_are_needed() -> None:
         Listening("127.0.0.1", certificate=Path("tls.crt")).check(is_authenticated=False)
     Listening("0.0.0.0", **files).check(is_authenticated=True)  # type: ignore[arg-type]  # noqa: S104 - protected
     Listening("127.0.0.1").check(is_authenticated=False)
+
+
+async def test_with_a_certificate_tls_is_served(tmp_path: Path) -> None:
+    """And nothing without it."""
+    authority = Authority()
+    pair = authority.server("127.0.0.1")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+    listening = Listening(port=0, certificate=certificate, key=key)
+    server = DashboardServer(FileSource(web()), SETTINGS, listening, TokenAccess("right"))
+    async with server.served() as url, aiohttp.ClientSession() as session:
+        assert url.startswith("https://127.0.0.1:")
+        answer = await session.get(f"{url}api/state", headers={"Authorization": "Bearer right"}, ssl=trusting)
+        assert WEB in (await answer.json())["workloads"]
+        with pytest.raises(aiohttp.ClientError):
+            await session.get(url.replace("https", "http"))
+    certificate.write_text("nonsense")
+    with pytest.raises(InvalidError, match="cannot be used"):
+        async with server.served():
+            pass
 
 
 @pytest.mark.parametrize(
