@@ -16,7 +16,9 @@ from trimtab.dashboard import overview_cache
 from trimtab.dashboard.decisions import KEPT, DecisionLog
 from trimtab.dashboard.overview_cache import OverviewCache, StaleWorkloads
 from trimtab.dashboard.rights import EVERYTHING
-from trimtab.inspection.cluster import Cluster
+from trimtab.dashboard.rows import Places
+from trimtab.inspection.cluster import Cluster, Workload
+from trimtab.inspection.settings import Settings
 from trimtab.inspection.targets import find_workload
 
 
@@ -56,7 +58,12 @@ def test_a_large_workload_is_ranked_now_and_then(monkeypatch: pytest.MonkeyPatch
     ranked: list[str] = []
     monkeypatch.setattr(overview_cache, "RANKED_AT_ONCE", 3)
     monkeypatch.setattr(overview_cache, "RANKED_AGAIN", 4)
-    monkeypatch.setattr(overview_cache, "_ranked", lambda _, workload, __: ranked.append(workload.metadata.name) or {})
+
+    def rank(_: Cluster, workload: Workload, __: Settings) -> Places:
+        ranked.append(workload.metadata.name)
+        return {}
+
+    monkeypatch.setattr(overview_cache, "_ranked", rank)
     cluster = three_zones().deployment("small", ["a1"]).deployment("large", ["a1", "b1", "c1", "a2"]).build()
     workloads = [find_workload(cluster, f"deploy/{name}", "default") for name in ("small", "large")]
     cache = OverviewCache(SETTINGS)
