@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from trimtab.api.model import Model
-from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, REGION, ZONE, Node
+from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.overviews import WorkloadOverview
@@ -17,6 +17,11 @@ from trimtab.snapshot.pods import NOWHERE
 
 LISTED = 2000
 """Up to so many pods are listed one by one; of more, only those of the chosen workload are."""
+
+
+_TOPOLOGY = "topology.kubernetes.io/"
+_SAMPLED = 100
+"""How many nodes are asked which labels of topology there are."""
 
 
 class StatusRow(Model, omit_defaults=False):
@@ -115,10 +120,11 @@ def domain_of(node: Node, topology_key: str) -> str:
 
 
 def topology_keys(cluster: Cluster, overviews: Mapping[str, WorkloadOverview]) -> tuple[str, ...]:
-    """The keys that nodes can be grouped by: zones, regions, and the keys of constraints; never single nodes."""
+    """The keys that nodes can be grouped by: zones, other labels of topology, keys of constraints; no single nodes."""
     used = {each.topology_key for overview in overviews.values() for each in overview.constraints}
-    has_region = any(REGION in node.metadata.labels for node in cluster.all(Node))
-    return (ZONE, *([REGION] if has_region else []), *sorted(used - {ZONE, REGION, HOSTNAME}))
+    labels = {key for node in cluster.all(Node)[:_SAMPLED] for key in node.metadata.labels}
+    found = used | {key for key in labels if key.startswith(_TOPOLOGY) or key.endswith("/rack")}
+    return (ZONE, *sorted(found - {ZONE, HOSTNAME}))
 
 
 def pod_rows(pods: Iterator[tuple[Pod, str]], known: Mapping[str, Places]) -> dict[str, PodRow]:

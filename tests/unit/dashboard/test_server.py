@@ -9,6 +9,7 @@ import pytest
 from tests.unit.dashboard.serving import SETTINGS, WEB, dashboard, rows, web
 from tests.unit.inspection.clusters import three_zones
 from trimtab.api import codec
+from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.dashboard import boards, handlers
 from trimtab.dashboard.access import TokenAccess, UnauthenticatedError
@@ -94,6 +95,20 @@ async def test_nodes_can_be_grouped_by_another_key() -> None:
     async with dashboard(web()) as served:
         state = await served.json("/api/state?key=kubernetes.io/hostname")
         assert rows(state, "nodes")["a1"]["domain"] == "a1"
+
+
+async def test_labels_of_topology_are_offered_for_grouping() -> None:
+    """Zones first; regions and racks where nodes have them; single nodes are no groups."""
+    labels = {
+        "topology.kubernetes.io/region": "r",
+        "example.com/rack": "1",
+        "kubernetes.io/hostname": "n",
+        "disk": "ssd",
+    }
+    found = codec.convert({"metadata": {"name": "n", "uid": "n", "labels": labels}}, Node)
+    async with dashboard(three_zones().put(found).build()) as served:
+        keys = rows(await served.json("/api/state"), "status")["cluster"]["topologyKeys"]
+        assert keys == ["topology.kubernetes.io/zone", "example.com/rack", "topology.kubernetes.io/region"]
 
 
 async def test_what_could_not_be_read_is_named() -> None:

@@ -13,7 +13,6 @@ export class PlanView {
     this.root = byId("plan");
     this.asked = "";
     this.plan = null;
-    this.failure = "";
     this.controller = null;
     this.size = 0;
     this.build();
@@ -30,8 +29,8 @@ export class PlanView {
       element("p", { class: "sizes" }, this.from, " → ", this.number),
       this.slider,
     );
-    this.message = element("p", { class: "message" });
-    this.result = element("div", { class: "result", "aria-live": "polite" });
+    this.message = element("p", { class: "message", role: "status" });
+    this.result = element("div", { class: "result" });
     this.root.append(this.controls, this.message, this.result);
   }
 
@@ -73,7 +72,7 @@ export class PlanView {
     const { signal } = this.controller;
     try {
       const plan = await json("plan", { workload, replicas }, { signal });
-      if (!signal.aborted) this.show(plan, "");
+      if (!signal.aborted) this.show(plan, plan.controllers.map((each) => each.summary).join("; "));
     } catch (error) {
       if (!signal.aborted) this.show(null, error.message);
     }
@@ -99,7 +98,6 @@ function fingerprint(state, workload) {
 function* rendered(plan) {
   for (const controller of plan.controllers) {
     if (plan.controllers.length > 1) yield element("h3", { text: `${controller.name}: ${controller.from} → ${controller.to}` });
-    yield element("p", { class: "said", text: controller.summary });
     for (const constraint of controller.constraints) yield constraintTable(constraint);
     yield element("p", { class: "certainty", text: certainty(controller) });
     yield victims(controller);
