@@ -2,7 +2,8 @@
 
 1. **Host.** The Host header must be an address, `localhost`, or a name that the operator allows. A page of another site
    whose name was made to point here (DNS rebinding) has its own name in it, and is refused.
-2. **Origin.** A request that changes anything must come from our own page.
+2. **Origin.** A request that changes anything must come from our own page, and so must every request of a browser for
+   data; other pages could not read the answer, but keep the server busy.
 3. **Token.** Everything under `/api/` needs the caller's rights; without a valid token it answers 401, and no more.
    The pages themselves have no content of a cluster.
 4. **Headers.** Nothing but our own files may be loaded, no script or style in the page itself, no frames, no sniffing.
@@ -115,6 +116,8 @@ def guards(access: Access, names: Collection[str]) -> list[Middleware]:
             if origin.netloc != request.headers.get("Host"):
                 return failure(403, "requests that change anything must come from the dashboard's own page")
         if request.path.startswith(API):
+            if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+                return failure(403, "data is for the dashboard's own page")
             request[RIGHTS] = await access.rights(bearer(request))
         return await handler(request)
 

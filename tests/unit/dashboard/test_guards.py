@@ -91,6 +91,16 @@ async def test_with_the_token_the_cluster_is_shown() -> None:
         assert WEB in state["workloads"]
 
 
+@pytest.mark.parametrize(
+    ("site", "status"), [("same-origin", 200), ("none", 200), ("cross-site", 403), ("same-site", 403)]
+)
+async def test_data_is_for_our_own_page(site: str, status: int) -> None:
+    """Browsers say which page asks; a link from anywhere still leads to the page."""
+    async with dashboard(web()) as served:
+        assert (await served.get("/api/state", **{"Sec-Fetch-Site": site})).status == status
+        assert (await served.get("/", **{"Sec-Fetch-Site": site})).status == 200
+
+
 def test_beyond_this_machine_tls_and_a_token_are_needed() -> None:
     """The error says what is missing."""
     files = {"certificate": Path("tls.crt"), "key": Path("tls.key")}
