@@ -156,8 +156,15 @@ def status(state: Path, output: str) -> None:
         ready = lab_state is not None and running and supervisor.is_ready(lab_state.port)
         port = lab_state.port if lab_state else None
         control_plane = lab_state.control_plane if lab_state else None
-        tree = {"running": running, "ready": ready, "port": port, "controlPlane": control_plane, "parts": alive}
-        tree["dashboard"] = lab_state.dashboard_url if lab_state else ""
+        tree: dict[str, Any] = {
+            "running": running,
+            "ready": ready,
+            "port": port,
+            "controlPlane": control_plane,
+            "parts": alive,
+        }
+        if lab_state is not None and lab_state.dashboard_url:
+            tree["dashboard"] = lab_state.dashboard_url
         click.echo(json.dumps(tree, indent=2))
     elif lab_state is None or not running:
         click.echo(f"no lab is running in {state}; start one with 'trimtab lab up'")
