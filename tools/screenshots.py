@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 WEB = "default/Deployment/web"
-SHAPE = "zones:\n- {name: zone-a, nodes: 4}\n- {name: zone-b, nodes: 4}\n"
+SHAPE = "zones:\n- {name: zone-a, nodes: 12}\n- {name: zone-b, nodes: 12}\n"
+"""A pod a node: where nodes have several, Kubernetes deletes these first, and zones do not come into it."""
 READY = "count => document.querySelectorAll('.pod[data-own][data-state=ready]').length === count"
 PLANNED = "#plan[data-shown='default/Deployment/web@20']"
 ALL_PODS = "count => document.querySelectorAll('.pod[data-own]').length === count"
@@ -43,7 +44,7 @@ _FRAME = 0.35
 _SHOWN = 450
 """Milliseconds for which a frame of the animation is shown; the last of each step longer."""
 _LAST = 2600
-_WIDTH, _HEIGHT = 620, 520
+_WIDTH, _HEIGHT = 560, 360
 _TITLE = 64
 
 
@@ -105,6 +106,9 @@ def _page(browser: Browser, url: str, *, compact: bool = False, scheme: Any = "l
         hidden = ".top, .tabs, .bar, .panel, .explanation { display: none !important }"
         layout = "main { padding: 10px !important } .map-layout { display: block !important }"
         columns = ".domains { grid-template-columns: repeat(3, 1fr) !important; gap: 8px !important }"
+        columns += ".nodes { grid-template-columns: repeat(3, 1fr) !important; gap: 5px !important }"
+        columns += ".node { min-height: 44px; padding: 9px 6px } .node p { display: none } .map-main { min-height: 0 }"
+        columns += ".domain { padding: 12px } .domains { margin: 0 }"
         page.evaluate(_STYLE, hidden + layout + columns)
     return page
 
@@ -116,8 +120,8 @@ def _play(sides: list[Recording], browser: Browser) -> None:
         side.lab.kubectl("create", "deployment", "web", "--image=example.com/web:1", "--replicas=20")
     _record(sides, 20)
     for side in sides:
-        _press(side.lab, "add-zone", {"zone": "zone-c", "nodes": 4})
-        side.page.wait_for_selector("[data-domain='zone-c'] .node:nth-child(4):not(.down)")
+        _press(side.lab, "add-zone", {"zone": "zone-c", "nodes": 12})
+        side.page.wait_for_selector("[data-domain='zone-c'] .node:nth-child(12):not(.down)")
     time.sleep(_AGE)
     for side in sides:
         side.step()

@@ -44,6 +44,7 @@ function empty(state) {
 }
 
 function card(row) {
+  const tables = row.distributions.filter((each) => each.domains.length && each.domains.length <= 24).map(distribution);
   const made = element(
     "li",
     { class: "card", "data-sort": row.sort },
@@ -56,7 +57,7 @@ function card(row) {
     ),
     element("h3", { text: `${row.namespace}/${row.subject}` }),
     element("p", { class: "said", text: row.sentence }),
-    row.distributions.filter((each) => each.domains.length && each.domains.length <= 24).map(distribution),
+    tables.length ? element("div", { class: "distributions" }, tables) : null,
   );
   if (row.sort !== "scale-down") made.append(why(row));
   return made;

@@ -217,7 +217,7 @@ function legend() {
   for (let index = 0; index < BANDS; index += 1) bands.append(element("i", { "data-band": index }));
   const other = (state, text) => element("li", {}, element("i", { class: "pod-like", ...state, "aria-hidden": "true" }), text);
   return [
-    element("li", {}, "goes first", bands, "stays longest"),
+    element("li", { title: "The order in which pods go when the workload shrinks to one" }, "goes first", bands, "stays longest"),
     other({ "data-goes": true }, "deleted at this size"),
     other({ "data-state": "pending" }, "not ready"),
     other({ "data-band": "none" }, "other workloads"),
