@@ -42,7 +42,7 @@ export class MapView {
     const results = resultsByDomain(plan, status.topologyKey);
     reconcile(
       this.domains,
-      [...groups.keys()].sort(compare),
+      [...groups.keys()].sort((one, other) => Number(one === "") - Number(other === "") || compare(one, other)),
       (name) => domainCard(name),
       (card, name) => this.renderDomain(card, name, groups.get(name), status, state, view, results.get(name)),
     );
