@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BROWSER_STAMP := $(VENV)/.browser
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test bench mutants fuzz promise soak e2e up generate clean
+.PHONY: help install lock lint format test test-browser screenshots browser bench mutants fuzz promise soak e2e up generate clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make .venv with everything that development needs
 
@@ -30,6 +31,8 @@ lock: ## Resolve the dependencies of both distributions into requirements.lock (
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group dev \
 	  --no-emit-package trimtab --no-emit-package trimtab-lab \
 	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml src/trimtab_lab/pyproject.toml
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group browser \
+	  --custom-compile-command "make lock" --output-file requirements-browser.lock
 
 lint: install ## ruff, mypy --strict, import directions
 	@$(BIN)/ruff check .
@@ -46,6 +49,22 @@ test: install ## All tests but the end-to-end suite, in two processes
 
 e2e: install ## The end-to-end suite, on a lab: the embedded one, or the binaries in CONTROL_PLANE=DIR
 	@$(if $(CONTROL_PLANE),CONTROL_PLANE=$(CONTROL_PLANE)) $(BIN)/python -m pytest -m e2e tests/e2e tests/scenarios/test_walk.py $(ARGS)
+
+test-browser: browser ## The dashboard in Debian's chromium
+	@$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
+
+screenshots: browser ## Pictures and the animation of the dashboard, from a real lab (docs/images)
+	@$(BIN)/python -m tools.screenshots $(ARGS)
+
+browser: $(BROWSER_STAMP)
+
+$(BROWSER_STAMP): $(STAMP) requirements-browser.lock
+ifneq ($(UV),)
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-browser.lock
+else
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-browser.lock
+endif
+	@touch $@
 
 up: install ## Start a lab: API server, workload controllers, simulated nodes, and Trimtab
 	@$(BIN)/trimtab lab up $(ARGS)

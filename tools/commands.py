@@ -25,7 +25,7 @@ generated from the commands by `make generate`.
 | command | what it does |
 |---|---|
 """
-_READING = ("plan", "rank", "explain", "place", "lint", "snapshot", "watch", "report")
+_READING = ("plan", "rank", "explain", "place", "lint", "snapshot", "watch", "dashboard", "report")
 _RIGHTS = """
 Only list and watch rights are needed, and nothing is written. Where a kind may not be listed, a warning names it, and
 says what is shown without it; an account of one namespace sees that namespace.

@@ -30,6 +30,7 @@ SECTIONS: dict[str, type[Model]] = {
     "webhooks.certificates": configuration.Certificates,
     "leaderElection": configuration.LeaderElection,
     "serving": configuration.Serving,
+    "dashboard": configuration.DashboardServing,
     "logs": configuration.Logs,
 }
 """The objects of the file, each with its own table."""

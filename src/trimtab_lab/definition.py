@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trimtab_lab import provisioning, supervisor
+from trimtab_lab import controls, provisioning, supervisor
 from trimtab_lab.controlplane import accounts, identities
 from trimtab_lab.controlplane.binaries import Binaries
 from trimtab_lab.controlplane.commands import COMPONENTS, Commands, Customization, Layout, Ports, listening_ports
@@ -69,6 +69,10 @@ class LabOptions:
     """Feature gates of the lab's workload controllers; real binaries have theirs in `control_plane`."""
     metrics_port: int = 0
     """The port of the workload controllers' metrics; 0 for any free one."""
+    dashboard: bool = False
+    """Whether the dashboard is served, with the controls behind its buttons."""
+    dashboard_port: int = 0
+    """The port of the dashboard; 0 for any free one."""
 
     def has(self, binary: str) -> bool:
         """Whether the control plane has this binary."""
@@ -77,6 +81,40 @@ class LabOptions:
 
 def supervisor_for(options: LabOptions) -> Supervisor:
     """The supervisor of a lab."""
+    if options.dashboard and not options.dashboard_port:
+        options = replace(options, dashboard_port=supervisor.find_free_port())
+    lab = _with_metrics(options)
+    if options.dashboard:
+        _add_dashboard(lab, options)
+    return lab
+
+
+def _add_dashboard(lab: Supervisor, options: LabOptions) -> None:
+    """Add the dashboard, a process of the product, and the lab's controls behind its buttons."""
+    port = supervisor.find_free_port()
+    file = str(options.state / controls.FILE)
+    kubeconfig = ("--kubeconfig", str(options.state / "kubeconfig"))
+    shown = ("--config", str(options.state / CONFIGURATION), "--port", str(options.dashboard_port))
+    lab.processes = [
+        *lab.processes,
+        ProcessSpec("controls", ("lab", "controls", *kubeconfig, "--file", file), ports=(port,)),
+        ProcessSpec(
+            "dashboard",
+            ("dashboard", *kubeconfig, *shown, "--lab-controls", file),
+            ports=(options.dashboard_port,),
+        ),
+    ]
+    lab.dashboard_url = f"http://127.0.0.1:{options.dashboard_port}/"
+    others = lab.prepare
+
+    def prepare() -> None:
+        others()
+        controls.write_address(options.state, port)
+
+    lab.prepare = prepare
+
+
+def _with_metrics(options: LabOptions) -> Supervisor:
     if options.has(CONTROLLER_MANAGER):
         return _supervisor_for(options)
     options = replace(

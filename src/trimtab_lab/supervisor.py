@@ -71,6 +71,8 @@ class LabState:
     """Where the lab's workload controllers serve their metrics, if they run."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     """The feature gates of the lab's workload controllers, if they run."""
+    dashboard_url: str = ""
+    """Where the dashboard is served, if it is."""
 
     @property
     def is_running(self) -> bool:
@@ -92,6 +94,7 @@ class Supervisor:
     control_plane: str = EMBEDDED
     metrics_url: str = ""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    dashboard_url: str = ""
     prepare: Callable[[], None] = lambda: None
     """Writes the files that the processes need, before the first of them is started."""
     restarts_foundation: bool = False
@@ -141,8 +144,10 @@ class Supervisor:
     def _check_ports(self) -> None:
         for spec in self.processes:
             for port in filter(is_port_in_use, spec.ports):
-                choice = "change --extra-arg" if spec.program != TRIMTAB else "choose another port with --metrics-port"
-                choice = "choose another port with --port" if port == self.port else choice
+                option = "--dashboard-port" if spec.name == "dashboard" else "--metrics-port"
+                option = "--port" if port == self.port else option
+                choice = f"choose another port with {option}"
+                choice = "change --extra-arg" if spec.program != TRIMTAB and port != self.port else choice
                 raise LabError(f"port {port} of {_title(spec)} is in use by another program; stop it, or {choice}")
 
     async def _start(self, spec: ProcessSpec) -> None:
@@ -229,6 +234,7 @@ class Supervisor:
             "controlPlane": self.control_plane,
             "metricsUrl": self.metrics_url,
             "featureGates": dict(self.feature_gates),
+            "dashboardUrl": self.dashboard_url,
         }
         temporary = self.folder / "state.json.new"
         temporary.write_text(json.dumps(state))
@@ -247,6 +253,7 @@ def read_state(folder: Path) -> LabState | None:
             str(tree.get("controlPlane", EMBEDDED)),
             str(tree.get("metricsUrl", "")),
             {str(name): bool(value) for name, value in tree.get("featureGates", {}).items()},
+            str(tree.get("dashboardUrl", "")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -21,7 +21,18 @@ def lab(state: Path, *more: str) -> Iterator[str]:
     """`trimtab lab up` with its scheduler alone: tests bring the webhooks and controllers that they are about."""
     (state / "shape.yaml").write_text(NO_NODES)
     options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(supervisor.find_free_port())]
-    command = [sys.executable, "-m", "trimtab", "lab", "up", *options, "--component", "scheduler", *more]
+    command = [
+        sys.executable,
+        "-m",
+        "trimtab",
+        "lab",
+        "up",
+        "--no-dashboard",
+        *options,
+        "--component",
+        "scheduler",
+        *more,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
         assert process.stdout is not None
         assert any("lab is up" in line for line in process.stdout)

@@ -29,7 +29,7 @@ from trimtab.api.workloads import MAX_WORKLOADS, ReplicaSetOwners, WorkloadKind
 API_VERSION: Final = "trimtab.dev/v1alpha1"
 KIND: Final = "TrimtabConfiguration"
 
-ComponentName = Literal["scheduler", "webhooks", "controllers"]
+ComponentName = Literal["scheduler", "webhooks", "controllers", "dashboard"]
 
 FEATURE_GATES: Mapping[str, bool] = {
     "PodWebhook": True,
@@ -240,6 +240,24 @@ class Serving(Model):
     ] = 10269
 
 
+class DashboardServing(Model):
+    """Where the component dashboard serves. Callers need a token of the cluster, and see what they may list."""
+
+    host: Annotated[
+        str,
+        Meta(
+            description="the address to listen on; beyond 127.0.0.1, which `kubectl port-forward` reaches, with TLS",
+            min_length=1,
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(description="a port from 1 to 65535; 0 for any free port", ge=0, le=65535)] = 10280
+    certificate_file: Annotated[str, Meta(description="the path of a PEM file: certificate and chain")] = ""
+    key_file: Annotated[str, Meta(description="the path of a PEM file: the certificate's private key")] = ""
+    host_names: Annotated[
+        tuple[str, ...], Meta(description="a list of further names that browsers may use for it, such as an Ingress's")
+    ] = ()
+
+
 class Logs(Model):
     """The log on standard error."""
 
@@ -257,7 +275,8 @@ class TrimtabConfiguration(Model):
     components: Annotated[
         tuple[ComponentName, ...],
         Meta(
-            description="a list of scheduler, webhooks and controllers: the components that this process runs",
+            description="a list of scheduler, webhooks and controllers, and dashboard where wanted: the components "
+            "that this process runs",
             min_length=1,
         ),
     ] = ("scheduler", "webhooks", "controllers")
@@ -291,6 +310,7 @@ class TrimtabConfiguration(Model):
     webhooks: Annotated[Webhooks, Meta(description="an object; see below")] = Webhooks()
     leader_election: Annotated[LeaderElection, Meta(description="an object; see below")] = LeaderElection()
     serving: Annotated[Serving, Meta(description="an object; see below")] = Serving()
+    dashboard: Annotated[DashboardServing, Meta(description="an object; see below")] = DashboardServing()
     logs: Annotated[Logs, Meta(description="an object; see below")] = Logs()
 
     def gate(self, name: str) -> bool:

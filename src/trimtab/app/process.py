@@ -65,18 +65,27 @@ def _controllers(dependencies: Dependencies) -> Component:
     return control.component(dependencies)
 
 
+def _dashboard(dependencies: Dependencies) -> Component:
+    from trimtab.app import dashboard
+
+    return dashboard.component(dependencies)
+
+
 COMPONENTS: Mapping[str, Callable[[Dependencies], Component]] = {
     "scheduler": _scheduler,
     "webhooks": _webhooks,
     "controllers": _controllers,
+    "dashboard": _dashboard,
 }
 """All components, by name."""
 
 
 def check(configuration: TrimtabConfiguration) -> None:
     """Raise InvalidError if the configuration is invalid."""
-    from trimtab.app import pod_webhook, scheduling
+    from trimtab.app import dashboard, pod_webhook, scheduling
 
+    if "dashboard" in configuration.components:
+        dashboard.check(configuration)
     scheduling.schedulers(configuration)
     pod_webhook.rules(configuration)
     defaults(configuration, registry())

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "lint": ("lint", "Find what keeps workloads from being level."),
     "snapshot": ("snapshot", "Capture what decisions look at in a file."),
     "watch": ("watch", "Follow every scale-down: what the controller left, and what Trimtab would have left."),
+    "dashboard": ("dashboard", "Serve pages that show where pods are, which go next, and why."),
     "report": ("report", "Sum up the scale-downs of an installation, or of records."),
     "run": ("run", "Run Trimtab against a cluster until it is stopped."),
     "install": ("install", "Print all objects of an installation, for `kubectl apply -f -`."),

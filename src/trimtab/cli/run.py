@@ -43,7 +43,10 @@ Examples:
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig file; found as kubectl finds it.")
 @click.option("--context", default="", help="The context of the kubeconfig.")
 @click.option(
-    "--component", "components", multiple=True, help="A component to run: scheduler, webhooks, controllers; repeatable."
+    "--component",
+    "components",
+    multiple=True,
+    help="A component to run: scheduler, webhooks, controllers, dashboard; repeatable.",
 )
 @click.option("--namespace", "namespaces", multiple=True, help="A namespace to handle; repeatable. [default: all]")
 @click.option("--scheduler-config", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")

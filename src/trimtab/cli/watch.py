@@ -116,15 +116,5 @@ def _json(record: ObservedScaleDown) -> str:
 
 def _sentence(record: ObservedScaleDown) -> str:
     """One scale-down in one line."""
-    from trimtab.scaledown.results.levels import counted
-
     subject = f"{record.time} {record.namespace}/{record.kind}/{record.name} {record.from_} → {record.to}"
-    if record.result not in ("level", "best", "missed"):
-        return f"{subject}: {record.result}"
-    first = next(iter(record.distributions), None)
-    if first is None:
-        return f"{subject}: no constraints to keep level"
-    left = counted(first.left) if first.left else f"a skew of {first.skew_left}"
-    planned = counted(first.planned) if first.planned else f"a skew of {first.skew_planned}"
-    would = f"Trimtab would have left {planned}" if record.result == "missed" else "as level as Trimtab would have"
-    return f"{subject}: left {left} ({first.topology_key}), {would}"
+    return f"{subject}: {record.sentence()}"

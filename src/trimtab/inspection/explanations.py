@@ -83,6 +83,18 @@ class PodExplanation(Model, omit_defaults=False):
     notes: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
+    def sentence(self) -> str:
+        """Where it is and when it goes, in one sentence."""
+        domain = next((f" ({domain})" for domain in self.domains.values() if domain), "")
+        where = f"{self.pod} on {self.node}{domain}" if self.node else f"{self.pod}, which has no node,"
+        if self.order is None:
+            return f"{where}: {self.notes[0]}" if self.notes else where
+        order = self.order
+        because = order.goes_before_because or "it is the only pod"
+        return (
+            f"{where} goes {order.position} of {order.of}: {because}; by the controller alone, {order.stock_position}"
+        )
+
 
 def explain_pod(cluster: Cluster, pod: Pod, settings: Settings) -> PodExplanation:
     """Everything that decides about a pod."""

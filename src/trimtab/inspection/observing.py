@@ -8,7 +8,7 @@ what is left is compared with it, as an installation compares it (`scaledown.res
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ from trimtab.kube.informers import Informer
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.results.evaluation import ControllerState, PlanState, evaluate
 from trimtab.scaledown.results.history import Distribution, ScaleDownRecord
-from trimtab.scaledown.results.levels import ExpectedLevel, check_levels, level_result
+from trimtab.scaledown.results.levels import ExpectedLevel, check_levels, counted, level_result
 from trimtab.scaledown.stability import is_rolling_out
 
 WORKLOADS: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet)
@@ -57,6 +57,18 @@ class ObservedScaleDown(ScaleDownRecord, omit_defaults=False):
     """The pods that are gone."""
     possible: tuple[str, ...] = ()
     """The pods that the controller alone might have deleted."""
+
+    def sentence(self) -> str:
+        """How it ended, in one line."""
+        if self.result not in ("level", "best", "missed"):
+            return self.result
+        first = next(iter(self.distributions), None)
+        if first is None:
+            return "no constraints to keep level"
+        left = counted(first.left) if first.left else f"a skew of {first.skew_left}"
+        planned = counted(first.planned) if first.planned else f"a skew of {first.skew_planned}"
+        would = f"Trimtab would have left {planned}" if self.result == "missed" else "as level as Trimtab would have"
+        return f"left {left} ({first.topology_key}), {would}"
 
 
 @dataclass(slots=True)
@@ -87,6 +99,8 @@ class ScaleDownObserver:
     """The only namespace to follow; all, if empty."""
     kinds: Iterable[type[Any]] = FOLLOWED
     """The kinds that may be watched."""
+    informers: Mapping[type[Any], Informer[Any]] | None = None
+    """Informers that another part of the process runs; without them, the observer runs its own."""
     open: dict[tuple[str, str, str], list[OpenScaleDown]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -97,7 +111,8 @@ class ScaleDownObserver:
         self._informers: dict[type[Any], Informer[Any]] = {}
         for kind in self.kinds:
             scope = "" if kind in (Node, Namespace) else self.namespace
-            informer = self._informers[kind] = Informer(self.client, kind, namespace=scope)
+            given = None if self.informers is None else self.informers[kind]
+            informer = self._informers[kind] = given or Informer(self.client, kind, namespace=scope)
             if kind in self._logs:
                 self._subscribe(kind, informer)
         self._numbers = 0
@@ -105,7 +120,8 @@ class ScaleDownObserver:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        tasks = [asyncio.ensure_future(each.run()) for each in self._informers.values()]
+        own = self._informers.values() if self.informers is None else ()
+        tasks = [asyncio.ensure_future(each.run()) for each in own]
         try:
             while True:
                 await self.client.clock.sleep(_TICK)

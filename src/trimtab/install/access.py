@@ -114,6 +114,12 @@ _USAGE = Permission("metrics.k8s.io", ("pods",), ("list",))
 _POLICY_STATUS = Permission("trimtab.dev", ("scaledownpolicies/status",), ("patch",))
 _TOPOLOGY_STATUS = Permission("apps.kruise.io", ("unitedtopologies/status",), ("patch",))
 
+_REVIEWS = (
+    Permission("authentication.k8s.io", ("tokenreviews",), ("create",)),
+    Permission("authorization.k8s.io", ("subjectaccessreviews",), ("create",)),
+)
+"""For the dashboard: who its callers are, and what they may list. Nothing is stored by them."""
+
 ACCESS: Mapping[str, Access] = {
     "scheduler": Access(
         cluster=(
@@ -170,6 +176,16 @@ ACCESS: Mapping[str, Access] = {
         own=lambda _: _leases("trimtab-controllers"),
         optional=lambda configuration: tuple(_workloads(configuration, *READ)),
     ),
+    "dashboard": Access(
+        cluster=(
+            Permission("", ("nodes", "pods", "namespaces", "replicationcontrollers", "services"), READ),
+            Permission("apps", ("deployments", "replicasets", "statefulsets"), READ),
+            Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), READ),
+            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+        ),
+        own=_nothing,
+        named=lambda _: _REVIEWS,
+    ),
 }
 
 
@@ -190,8 +206,9 @@ def manifests(options: Options) -> Iterator[JSON]:
                 metadata = {"name": writing, "namespace": namespace}
                 yield _binding("RoleBinding", metadata, "ClusterRole", component, options, role_name=writing)
         own = {"name": name, "namespace": options.namespace}
-        yield _role("Role", own, access.own(configuration), options)
-        yield _binding("RoleBinding", own, "Role", component, options)
+        if access.own(configuration):
+            yield _role("Role", own, access.own(configuration), options)
+            yield _binding("RoleBinding", own, "Role", component, options)
     yield from _user_roles(options)
 
 

@@ -24,6 +24,7 @@ _REQUESTS: Mapping[str, Mapping[str, str]] = {
     "scheduler": {"cpu": "200m", "memory": "256Mi"},
     "webhooks": {"cpu": "100m", "memory": "192Mi"},
     "controllers": {"cpu": "100m", "memory": "192Mi"},
+    "dashboard": {"cpu": "50m", "memory": "192Mi"},
 }
 """For some thousands of pods; no limits, because a throttled or killed component delays requests."""
 

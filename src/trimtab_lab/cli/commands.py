@@ -70,6 +70,8 @@ Examples:
     help="A component of Trimtab to run; can be repeated.",
 )
 @options.METRICS_PORT
+@options.DASHBOARD
+@options.DASHBOARD_PORT
 @options.CONTROL_PLANE
 @options.FEATURE_GATES
 @options.EMULATED_VERSION
@@ -82,6 +84,8 @@ def up(
     product: bool,
     components: tuple[str, ...],
     metrics_port: int,
+    dashboard: bool,
+    dashboard_port: int,
     control_plane: str | None,
     restart_control_plane: bool,
     **passed_through: Any,
@@ -108,6 +112,8 @@ def up(
         restarts_control_plane=restart_control_plane,
         feature_gates=gates,
         metrics_port=metrics_port,
+        dashboard=dashboard,
+        dashboard_port=dashboard_port,
     )
     supervisor = supervisor_for(lab_options)
     supervisor.report = click.echo
@@ -150,13 +156,23 @@ def status(state: Path, output: str) -> None:
         ready = lab_state is not None and running and supervisor.is_ready(lab_state.port)
         port = lab_state.port if lab_state else None
         control_plane = lab_state.control_plane if lab_state else None
-        tree = {"running": running, "ready": ready, "port": port, "controlPlane": control_plane, "parts": alive}
+        tree: dict[str, Any] = {
+            "running": running,
+            "ready": ready,
+            "port": port,
+            "controlPlane": control_plane,
+            "parts": alive,
+        }
+        if lab_state is not None and lab_state.dashboard_url:
+            tree["dashboard"] = lab_state.dashboard_url
         click.echo(json.dumps(tree, indent=2))
     elif lab_state is None or not running:
         click.echo(f"no lab is running in {state}; start one with 'trimtab lab up'")
     else:
         click.echo(f"a lab is running in {state} (process {lab_state.pid}), on https://127.0.0.1:{lab_state.port}")
         click.echo(f"  on {lab_state.control_plane}")
+        if lab_state.dashboard_url:
+            click.echo(f"  dashboard: {lab_state.dashboard_url}")
         for name, pid in processes.items():
             click.echo(f"  {name:23} {'running' if alive[name] else 'restarting'}  process {pid}")
     if not running:
@@ -198,6 +214,28 @@ def workloads(kubeconfig: Path | None, feature_gates: tuple[str, ...], metrics_p
             async with serve_metrics(controllers.metrics.registry, metrics_port) as port:
                 click.echo(f"metrics are served on http://127.0.0.1:{port}/metrics")
                 await controllers.run()
+
+    set_up_logs()
+    _run(work)
+
+
+@lab.command(hidden=True)
+@options.KUBECONFIG
+@click.option(
+    "--file", type=click.Path(path_type=Path), required=True, help="The address to listen on, and its secret."
+)
+def controls(kubeconfig: Path | None, file: Path) -> None:
+    """Do what the buttons of the dashboard say. `trimtab lab up` starts it."""
+    from trimtab.kube.processes import set_up_logs
+    from trimtab_lab.controls import Controls, read_address
+
+    address = read_address(file)
+
+    async def work() -> None:
+        async with _client(kubeconfig) as client:
+            carried_out = Controls(client, address.secret)
+            async with carried_out.served(address.port):
+                await carried_out.run()
 
     set_up_logs()
     _run(work)
@@ -345,6 +383,7 @@ def _banner(supervisor: Supervisor, control_plane: ControlPlane | None) -> str:
         notes += [f"Note: {note}." for note in control_plane.binaries.notes()]
     if supervisor.metrics_url:
         notes.append(f"The workload controllers serve {supervisor.metrics_url}.")
+    dashboard = f"\nThe dashboard is at {supervisor.dashboard_url}\n" if supervisor.dashboard_url else ""
     title = "Trimtab's lab is up" + ("" if control_plane is None else f" on {supervisor.control_plane}")
     return f"""
 {title}. In another terminal:
@@ -354,6 +393,6 @@ def _banner(supervisor: Supervisor, control_plane: ControlPlane | None) -> str:
   kubectl create deployment web --image=example.com/web:1 --replicas=9
   kubectl get pods -o wide
   kubectl scale deployment web --replicas=4        # zones stay level; a warning says what Kubernetes alone would leave
-
+{dashboard}
 Logs are in {supervisor.folder}/logs. {chr(10).join(notes)}
 """

@@ -58,6 +58,15 @@ METRICS_PORT = click.option(
     default=0,
     help="The port on this machine on which the lab's workload controllers serve /metrics.  [default: any free port]",
 )
+DASHBOARD = click.option(
+    "--dashboard/--no-dashboard", default=True, show_default=True, help="Serve the dashboard on this machine."
+)
+DASHBOARD_PORT = click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port of the dashboard on this machine.  [default: any free port]",
+)
 EMULATED_VERSION = click.option(
     "--emulated-version", default="", metavar="1.NN", help="The version that all Kubernetes binaries emulate."
 )

@@ -147,3 +147,21 @@ def test_names_are_completed_for_shells_and_for_kubectl(capture: Path) -> None:
 def test_a_shell_gets_its_script(shell: str, tmp_path: Path) -> None:
     """To be sourced."""
     assert "_TRIMTAB_COMPLETE" in trimtab("completion", shell, folder=tmp_path).stdout
+
+
+def test_a_dashboard_beyond_this_machine_needs_tls(capture: Path) -> None:
+    """The error says what to give."""
+    command = ("dashboard", "--snapshot", capture, "--host", "0.0.0.0")  # noqa: S104 - refused
+    done = trimtab(*command, folder=capture.parent)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "TLS is needed; give a certificate and its key" in done.stderr
+
+
+def test_a_dashboard_needs_a_token_that_is_not_empty(capture: Path) -> None:
+    """An empty file protects nothing."""
+    path = capture.parent / "token"
+    path.write_text("\n")
+    done = trimtab("dashboard", "--snapshot", capture, "--token-file", path, folder=capture.parent)
+    assert done.returncode == 1
+    assert "is empty; write a token into it" in done.stderr

@@ -169,3 +169,17 @@ def test_mistakes_are_explained_before_anything_starts(
     result = CliRunner().invoke(lab, ["up", *arguments])
     assert result.exit_code != 0
     assert words in result.output
+
+
+def test_a_lab_serves_the_dashboard_if_it_is_asked_to(tmp_path: Path) -> None:
+    """A process of the product, and the lab's controls behind its buttons; the secret is written before they start."""
+    made = supervisor_for(replace(options(tmp_path), dashboard=True, dashboard_port=12345))
+    names = [spec.name for spec in made.processes]
+    assert names == ["apiserver", "workloads", "nodes", "scheduler", "webhooks", "controllers", "controls", "dashboard"]
+    shown = made.processes[-1].arguments
+    assert shown[0] == "dashboard"
+    assert shown[-2:] == ("--lab-controls", str(tmp_path / "controls.json"))
+    assert made.dashboard_url == "http://127.0.0.1:12345/"
+    made.prepare()
+    assert (tmp_path / "controls.json").exists()
+    assert configuration.read(json.loads((tmp_path / "trimtab.json").read_text())) is not None

@@ -1,0 +1,214 @@
+"""Boards: the state of each view, shared by its viewers and kept current while it has any.
+
+A view is what one caller looks at: its rights, the workload that it has chosen, and the key that nodes are grouped by.
+Without viewers nothing is computed. After a change every board is built again, at most some times a second; the rows
+that stay the same are shared with the state before (see `differences`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from trimtab.api.nodes import ZONE, Node
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.dashboard.decisions import DecisionRow
+from trimtab.dashboard.differences import State, settled
+from trimtab.dashboard.overview_cache import OverviewCache, owner_key
+from trimtab.dashboard.rights import EVERYTHING, Rights, visible
+from trimtab.dashboard.rows import (
+    LISTED,
+    StatusRow,
+    WorkloadRow,
+    node_rows,
+    pod_rows,
+    topology_keys,
+    workload_key,
+)
+from trimtab.dashboard.sources import ClusterSource
+from trimtab.inspection.cluster import INFO, Cluster, Workload
+from trimtab.inspection.overviews import pods_under, topology_overview
+from trimtab.inspection.settings import Settings
+from trimtab.kube.clocks import SECOND
+
+TICK = 0.25
+"""Seconds between two states of a board."""
+RESTRICTED_TICK = 2.0
+"""The same for callers who may not see everything: their part of the cluster is put together each time."""
+_IDLE = 10.0
+"""Seconds after which boards are built again without a change: ages decide, too."""
+_KINDS = {model.__name__: model for model in INFO}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a caller looks at."""
+
+    rights: Rights = EVERYTHING
+    workload: str = ""
+    """`namespace/Kind/name`; empty where none is chosen."""
+    topology_key: str = ZONE
+
+
+@dataclass(slots=True)
+class Board:
+    """The state of one view."""
+
+    view: View
+    cache: OverviewCache
+    state: State = field(default_factory=dict)
+    viewers: int = 0
+    built: int = 0
+    """When it was built last, by the monotonic clock."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def replace(self, state: State) -> None:
+        """Take over a new state, and wake whoever waits for one."""
+        after = settled(self.state, state)
+        if all(rows is self.state.get(name) for name, rows in after.items()):
+            return
+        self.state = after
+        woken, self.changed = self.changed, asyncio.Event()
+        woken.set()
+
+
+class Boards:
+    """All boards of a server."""
+
+    def __init__(self, source: ClusterSource, settings: Settings, *, is_lab: bool = False) -> None:
+        self._source = source
+        self._settings = settings
+        self._is_lab = is_lab
+        self._boards: dict[View, Board] = {}
+        self._shared = OverviewCache(settings)
+        """The overviews that callers who may see everything share."""
+
+    @property
+    def viewers(self) -> int:
+        """How many viewers there are."""
+        return sum(board.viewers for board in self._boards.values())
+
+    @asynccontextmanager
+    async def joined(self, view: View) -> AsyncIterator[Board]:
+        """The board of a view, while someone looks at it."""
+        board = self._boards.get(view)
+        if board is None:
+            board = self._boards[view] = Board(view, self._cache_for(view))
+            self._build(board)
+        board.viewers += 1
+        try:
+            yield board
+        finally:
+            board.viewers -= 1
+            if not board.viewers:
+                del self._boards[view]
+
+    def state(self, view: View) -> State:
+        """The state of a view at this moment, without looking at it any longer."""
+        board = Board(view, self._cache_for(view))
+        self._build(board)
+        while board.cache.is_behind:
+            self._build(board)
+        return board.state
+
+    async def run(self) -> None:
+        """Keep the boards current until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_IDLE):
+                    await self._source.changed.wait()
+            self._source.changed.clear()
+            self._refresh()
+            await self._source.clock.sleep(TICK)
+
+    def _cache_for(self, view: View) -> OverviewCache:
+        return self._shared if view.rights.everything else OverviewCache(self._settings)
+
+    def _refresh(self) -> None:
+        now = self._source.clock.monotonic()
+        for board in self._boards.values():
+            if not board.view.rights.everything and now - board.built < RESTRICTED_TICK * SECOND:
+                self._source.changed.set()
+                continue
+            self._build(board)
+            if board.cache.is_behind:
+                self._source.changed.set()
+
+    def _build(self, board: Board) -> None:
+        view, cache = board.view, board.cache
+        board.built = self._source.clock.monotonic()
+        cluster = visible(self._source.now(), view.rights)
+        everything, keys = self._source.stale.take() if view.rights.everything else (True, [])
+        cache.update(cluster, everything, keys)
+        board.replace(self._state(cluster, view, cache))
+
+    def _state(self, cluster: Cluster, view: View, cache: OverviewCache) -> State:
+        chosen = find_workload(cluster, view.workload)
+        chosen_pods = [] if chosen is None else pods_under(cluster, chosen)
+        total = len(cluster.all(Pod))
+        is_aggregated = total > LISTED
+        workloads = list(_chosen_first(cluster, chosen, is_aggregated=is_aggregated))
+        places = cache.places_of(cluster, workloads[:1] if chosen else [], limited=False)
+        places |= cache.places_of(cluster, workloads[1:] if chosen else workloads, limited=True)
+        listed = _with_owners(cluster, chosen_pods[:LISTED] if is_aggregated else cluster.all(Pod))
+        status = StatusRow(
+            origin=cluster.origin,
+            live=self._source.is_live,
+            nodes=len(cluster.all(Node)),
+            pods=total,
+            workloads=len(cache.overviews),
+            aggregated=is_aggregated,
+            topology_key=view.topology_key,
+            topology_keys=topology_keys(cluster, cache.overviews),
+            gaps=tuple(gap.sentence() for gap in cluster.gaps),
+            problems=tuple(self._source.problems) if view.rights.everything else (),
+            lab=self._is_lab,
+        )
+        return {
+            "status": {"cluster": status},
+            "nodes": node_rows(cluster, view.topology_key, chosen_pods),
+            "pods": pod_rows(listed, places),
+            "workloads": _workloads(cache, self._source.decisions.last_scale_downs(cluster)),
+            "decisions": self._source.decisions.rows(cluster, view.rights),
+            "topologies": {
+                f"{each.metadata.namespace}/{each.metadata.name}": topology_overview(cluster, each)
+                for each in cluster.all(UnitedTopology)
+            },
+        }
+
+
+def _workloads(cache: OverviewCache, last: Mapping[tuple[str, str], DecisionRow]) -> dict[str, WorkloadRow]:
+    found: dict[str, WorkloadRow] = {}
+    for key in sorted(cache.overviews):
+        namespace, _, workload = key.partition("/")
+        ended = last.get((namespace, workload))
+        found[key] = WorkloadRow(overview=cache.overviews[key], last_scale_down="" if ended is None else ended.sentence)
+    return found
+
+
+def find_workload(cluster: Cluster, key: str) -> Workload | None:
+    """The workload of a key (`namespace/Kind/name`); None where there is none."""
+    namespace, _, rest = key.partition("/")
+    kind, _, name = rest.partition("/")
+    model = _KINDS.get(kind)
+    if model is None or not name:
+        return None
+    found = cluster.find(model, namespace, name)
+    return found if isinstance(found, Workload) else None
+
+
+def _chosen_first(cluster: Cluster, chosen: Workload | None, *, is_aggregated: bool) -> Iterator[Workload]:
+    """The workloads whose pods are listed."""
+    if chosen is not None:
+        yield chosen
+    if not is_aggregated:
+        own = "" if chosen is None else workload_key(chosen)
+        yield from (each for each in cluster.workloads() if workload_key(each) != own)
+
+
+def _with_owners(cluster: Cluster, pods: Sequence[Pod]) -> Iterator[tuple[Pod, str]]:
+    for pod in pods:
+        yield pod, owner_key(cluster, pod)

@@ -1,0 +1,168 @@
+"""The paths of the dashboard: the pages, the state as server-sent events, and explanations as JSON.
+
+GET /                                  the page; its parts are under /assets/
+GET /api/events?workload=&key=         the state, then its differences, as server-sent events
+GET /api/state?workload=&key=          the state once
+GET /api/plan?workload=&replicas=      what `trimtab plan -o json` prints
+GET /api/rank?workload=                what `trimtab rank -o json` prints
+GET /api/explain?pod=                  what `trimtab explain -o json` prints, and a sentence of it
+POST /api/lab/{action}                 in the lab only
+
+Workloads are `namespace/Kind/name`, pods `namespace/name`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import resources
+from typing import Any
+
+from aiohttp import web
+
+from trimtab.api import codec
+from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import ZONE
+from trimtab.api.pods import Pod
+from trimtab.dashboard.access import Access, UnauthenticatedError
+from trimtab.dashboard.boards import Board, Boards, View, find_workload
+from trimtab.dashboard.differences import State, difference
+from trimtab.dashboard.guards import RIGHTS, bearer, failure
+from trimtab.dashboard.rights import visible
+from trimtab.dashboard.sources import ClusterSource
+from trimtab.inspection.cluster import Cluster, Workload
+from trimtab.inspection.explanations import explain_pod
+from trimtab.inspection.plans import plan_workload
+from trimtab.inspection.ranks import rank_workload
+from trimtab.inspection.settings import Settings
+from trimtab.kube.errors import KubeError
+
+MOST_VIEWERS = 200
+KEEP_ALIVE = 15.0
+"""Seconds without a difference after which a viewer is sent an empty comment, and its rights are checked again."""
+_LONGEST = 512
+"""Characters of a query parameter."""
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class Handlers:
+    """The handlers of all paths."""
+
+    def __init__(self, source: ClusterSource, boards: Boards, settings: Settings, access: Access) -> None:
+        self._source = source
+        self._boards = boards
+        self._settings = settings
+        self._access = access
+        self._assets = read_assets()
+
+    async def page(self, _: web.Request) -> web.Response:
+        """The page."""
+        return self._asset("index.html")
+
+    async def asset(self, request: web.Request) -> web.Response:
+        """A part of the page."""
+        return self._asset(request.match_info["name"])
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """The state of a view and its differences, until the viewer leaves or loses its rights."""
+        if self._boards.viewers >= MOST_VIEWERS:
+            return failure(503, f"there are {MOST_VIEWERS} viewers already; close a page, or try again later")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        with suppress(ConnectionError):
+            async with self._boards.joined(_view(request)) as board:
+                await response.prepare(request)
+                sent = board.state
+                await response.write(_event("state", sent))
+                while await self._is_still_allowed(request):
+                    await _wait_changed(board, sent)
+                    current = board.state
+                    found = difference(sent, current)
+                    await response.write(_event("change", found) if found else b": still here\n\n")
+                    sent = current
+        return response
+
+    async def state(self, request: web.Request) -> web.Response:
+        """The state of a view, once."""
+        return _json(self._boards.state(_view(request)))
+
+    async def plan(self, request: web.Request) -> web.Response:
+        """The plan for a workload and a size."""
+        cluster = self._cluster(request)
+        workload = _workload(cluster, request)
+        text = request.query.get("replicas", "")
+        if not text.isdecimal() or len(text) > len(str(2**31)):
+            raise InvalidError("replicas", f'"{text[:20]}" is not a size; write a number from 0 on')
+        return _json(plan_workload(cluster, workload, int(text), self._settings))
+
+    async def rank(self, request: web.Request) -> web.Response:
+        """The pods of a workload in the order in which they are deleted."""
+        cluster = self._cluster(request)
+        return _json(rank_workload(cluster, _workload(cluster, request), self._settings))
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """A pod, explained."""
+        cluster = self._cluster(request)
+        namespace, _, name = _parameter(request, "pod").partition("/")
+        pod = cluster.find(Pod, namespace, name)
+        if pod is None:
+            raise web.HTTPNotFound(reason="there is no such pod")
+        explained = explain_pod(cluster, pod, self._settings)
+        return _json({"sentence": explained.sentence(), "explanation": codec.to_tree(explained)})
+
+    def _asset(self, name: str) -> web.Response:
+        found = self._assets.get(name)
+        if found is None:
+            raise web.HTTPNotFound
+        return web.Response(body=found, content_type=_TYPES[name[name.rindex(".") :]], charset="utf-8")
+
+    def _cluster(self, request: web.Request) -> Cluster:
+        return visible(self._source.now(), request[RIGHTS])
+
+    async def _is_still_allowed(self, request: web.Request) -> bool:
+        """Whether the caller's rights are what they were; if not, the stream ends and the page connects again."""
+        try:
+            return await self._access.rights(bearer(request)) == request[RIGHTS]
+        except (UnauthenticatedError, KubeError):
+            return False
+
+
+async def _wait_changed(board: Board, sent: State) -> None:
+    """Wait for another state than the one that was sent, for a while."""
+    if board.state is not sent:
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(KEEP_ALIVE):
+            await board.changed.wait()
+
+
+def read_assets() -> Mapping[str, bytes]:
+    """The files of the page, by name. Only these are served: a name is never a path."""
+    folder = resources.files("trimtab.dashboard") / "assets"
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.name.endswith(tuple(_TYPES))}
+
+
+def _view(request: web.Request) -> View:
+    return View(request[RIGHTS], _parameter(request, "workload"), _parameter(request, "key") or ZONE)
+
+
+def _parameter(request: web.Request, name: str) -> str:
+    text = request.query.get(name, "")
+    if len(text) > _LONGEST:
+        raise InvalidError(name, f"is longer than {_LONGEST} characters")
+    return text
+
+
+def _workload(cluster: Cluster, request: web.Request) -> Workload:
+    found = find_workload(cluster, _parameter(request, "workload"))
+    if found is None:
+        raise web.HTTPNotFound(reason="there is no such workload; write namespace/Kind/name")
+    return found
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=codec.encode(value), content_type="application/json")
+
+
+def _event(name: str, value: Any) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + codec.encode(value) + b"\n\n"

@@ -1,0 +1,135 @@
+"""The cluster that is shown: followed by list and watch, or read from a file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from trimtab.api.apps import ReplicaSet
+from trimtab.dashboard.decisions import DecisionLog
+from trimtab.dashboard.overview_cache import StaleWorkloads
+from trimtab.inspection.cluster import Cluster
+from trimtab.inspection.following import ClusterFollower
+from trimtab.inspection.observing import FOLLOWED, ObservedScaleDown, ScaleDownObserver
+from trimtab.inspection.settings import Settings
+from trimtab.kube.clocks import Clock, SystemClock, cancel
+
+
+class ClusterSource(Protocol):
+    """Where the cluster comes from."""
+
+    decisions: DecisionLog
+    stale: StaleWorkloads
+    changed: asyncio.Event
+    """Set when something changes; whoever shows it clears it."""
+    clock: Clock
+    is_live: bool
+
+    @property
+    def problems(self) -> list[str]:
+        """Why what is shown may be out of date."""
+        ...
+
+    def now(self) -> Cluster:
+        """The cluster at this moment."""
+        ...
+
+    async def run(self) -> None:
+        """Keep it current until cancelled."""
+        ...
+
+    async def wait_ready(self) -> None:
+        """Wait until there is something to show."""
+        ...
+
+
+class FileSource:
+    """A cluster that does not change."""
+
+    is_live = False
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.clock: Clock = SystemClock()
+        self.decisions = DecisionLog()
+        self.changed = asyncio.Event()
+        self.stale = StaleWorkloads(lambda namespace, name: cluster.find(ReplicaSet, namespace, name))
+
+    @property
+    def problems(self) -> list[str]:
+        """None: a file is as it is."""
+        return []
+
+    def now(self) -> Cluster:
+        """The cluster as it was."""
+        return self._cluster
+
+    async def run(self) -> None:
+        """Wait until cancelled."""
+        await asyncio.Event().wait()
+
+    async def wait_ready(self) -> None:
+        """Return at once."""
+
+
+class LiveSource:
+    """A cluster that is followed."""
+
+    is_live = True
+
+    def __init__(self, follower: ClusterFollower, settings: Settings, *, namespace: str = "") -> None:
+        self._follower = follower
+        self.clock = follower.client.clock
+        self.decisions = DecisionLog(follower.client.server_time.now)
+        self.changed = asyncio.Event()
+        self.stale = StaleWorkloads(lambda namespace, name: self.now().find(ReplicaSet, namespace, name))
+        kinds = [kind for kind in FOLLOWED if kind in follower.informers]
+        self._observer = ScaleDownObserver(
+            follower.client, settings, self._observed, namespace=namespace, kinds=kinds, informers=follower.informers
+        )
+        self._is_noting = False
+        follower.subscribe(self._note)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why what is shown may be out of date."""
+        return self._follower.problems
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first lists are complete."""
+        return self._follower.synced
+
+    def now(self) -> Cluster:
+        """The cluster at this moment."""
+        return self._follower.now()
+
+    async def run(self) -> None:
+        """Follow the cluster and its scale-downs until cancelled; an error of either ends both."""
+        tasks = [asyncio.ensure_future(each) for each in (self._follower.run(), self._observer.run(), self._start())]
+        try:
+            done, _ = await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await cancel(*tasks)
+
+    async def wait_ready(self) -> None:
+        """Wait until the first lists are complete."""
+        await self._follower.wait_known()
+
+    async def _start(self) -> None:
+        """Note decisions from now on: what the first lists show was decided earlier."""
+        await self._follower.wait_known()
+        self._is_noting = True
+        self.changed.set()
+
+    def _note(self, old: Any, new: Any) -> None:
+        if self._is_noting:
+            self.decisions.note(old, new)
+        if self.stale.note(old, new):
+            self.changed.set()
+
+    def _observed(self, record: ObservedScaleDown) -> None:
+        self.decisions.observe(record)
+        self.changed.set()

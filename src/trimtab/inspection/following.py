@@ -1,0 +1,181 @@
+"""A cluster that is followed by list and watch: the values that `reading` gives, kept current.
+
+One set of informers serves everything that looks at the cluster. Decisions scan the followed snapshot between events,
+as a process of an installation does; nothing is read again, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
+from trimtab.api.core import Namespace, ReplicationController, Service
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.inspection.cluster import INFO, Cluster, Gap, Workload
+from trimtab.kube.client import Client
+from trimtab.kube.components import run_informers
+from trimtab.kube.informers import Informer
+from trimtab.kube.resources import Resource, object_key
+from trimtab.kube.stores import IndexFunction, Store, by_controller, by_namespace
+from trimtab.snapshot import Snapshot
+
+T = TypeVar("T")
+Change = Callable[[Any, Any], None]
+"""Called with an object before and after a change; None where there was none, or is none any more."""
+
+_BY_CONTROLLER = "controller"
+_BY_NAMESPACE = "namespace"
+_ORPHANS = "orphans"
+_SNAPSHOT: tuple[type[Any], ...] = (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod)
+"""The kinds that decisions scan in the snapshot."""
+_SYNC = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class LiveCluster(Cluster):
+    """The followed cluster at this moment. Its values change with the next event: use it before the next `await`."""
+
+    stores: Mapping[type[Any], Store[Any]] = field(default_factory=dict)
+    followed: Snapshot = field(default_factory=Snapshot)
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The view that decisions scan."""
+        return self.followed
+
+    def all(self, kind: type[T]) -> Sequence[T]:
+        """All objects of a kind."""
+        store = self.stores.get(kind)
+        return () if store is None else list(store)
+
+    def find(self, kind: type[T], namespace: str, name: str) -> T | None:
+        """An object by its name."""
+        store = self.stores.get(kind)
+        found: T | None = None if store is None else store.get(object_key(namespace, name))
+        return found
+
+    def pods_of(self, uid: str) -> list[Pod]:
+        """The pods that a controller owns."""
+        return self._by(Pod, _BY_CONTROLLER, uid)
+
+    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
+        """A Deployment's ReplicaSets."""
+        return self._by(ReplicaSet, _BY_CONTROLLER, deployment.metadata.uid)
+
+    def siblings_of(self, workload: Workload) -> list[str]:
+        """The UIDs of the ReplicaSets with the same owner as a ReplicaSet, its own included; none without an owner."""
+        owner = workload.metadata.controller
+        if owner is None or not isinstance(workload, ReplicaSet):
+            return []
+        return [each.metadata.uid for each in self._by(ReplicaSet, _BY_CONTROLLER, owner.uid)]
+
+    def orphans_in(self, namespace: str) -> list[Pod]:
+        """The pods of a namespace that have no controller."""
+        return self._by(Pod, _ORPHANS, namespace)
+
+    def policies_in(self, namespace: str) -> list[ScaleDownPolicy]:
+        """The policies of a namespace."""
+        return self._by(ScaleDownPolicy, _BY_NAMESPACE, namespace)
+
+    def _by(self, kind: type[T], index: str, value: str) -> list[T]:
+        store = self.stores.get(kind)
+        return [] if store is None else store.by(index, value)
+
+
+class ClusterFollower:
+    """Keeps a cluster current while `run` runs."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str = "",
+        kinds: Iterable[type[Any]],
+        gaps: tuple[Gap, ...] = (),
+        origin: str = "",
+        default_namespace: str = "default",
+    ) -> None:
+        """`namespace` is the only one to follow, if not all are."""
+        self.client = client
+        self.gaps = gaps
+        self._origin = origin
+        self._default_namespace = default_namespace
+        self._snapshot = Snapshot()
+        self.informers: dict[type[Any], Informer[Any]] = {}
+        for kind in kinds:
+            scope = namespace if Resource.of(kind).namespaced else ""
+            self.informers[kind] = Informer(client, kind, namespace=scope, indexes=_indexes(kind))
+        for kind in _SNAPSHOT:
+            if kind in self.informers:
+                self._keep(kind, self.informers[kind])
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        await run_informers(self.informers.values())
+
+    async def wait_known(self) -> None:
+        """Wait until the first lists are complete; kinds that are absent or fail are not waited for."""
+        while not self.synced:
+            await self.client.clock.sleep(_SYNC)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been listed, is not installed, or cannot be listed now."""
+        return all(each.is_known or each.problem for each in self.informers.values())
+
+    @property
+    def problems(self) -> list[str]:
+        """Why what is shown may be out of date; a kind that is not installed is no problem."""
+        return [f"{each.resource.plural}: {each.problem}" for each in self.informers.values() if _is_failing(each)]
+
+    def now(self) -> LiveCluster:
+        """The cluster at this moment."""
+        return LiveCluster(
+            time=self.client.server_time.now(),
+            gaps=self.gaps,
+            origin=self._origin,
+            namespace=self._default_namespace,
+            stores={kind: informer.store for kind, informer in self.informers.items()},
+            followed=self._snapshot,
+        )
+
+    def subscribe(self, change: Change) -> None:
+        """Call a function for every change of any kind; objects that are known already come first."""
+        for informer in self.informers.values():
+            informer.subscribe(
+                added=lambda new: change(None, new),
+                updated=change,
+                deleted=lambda old: change(old, None),
+            )
+
+    def _keep(self, kind: type[Any], informer: Informer[Any]) -> None:
+        snapshot = self._snapshot
+        informer.subscribe(
+            added=snapshot.put,
+            updated=lambda _, new: snapshot.put(new),
+            deleted=lambda old: snapshot.drop(kind, old.metadata.namespace, old.metadata.name),
+        )
+
+
+def _indexes(kind: type[Any]) -> Mapping[str, IndexFunction[Any]]:
+    indexes: dict[str, IndexFunction[Any]] = {}
+    if kind in (Pod, ReplicaSet):
+        indexes[_BY_CONTROLLER] = by_controller
+    if kind is Pod:
+        indexes[_ORPHANS] = _orphans
+    if kind is ScaleDownPolicy:
+        indexes[_BY_NAMESPACE] = by_namespace
+    return indexes
+
+
+def _orphans(pod: Pod) -> Iterable[str]:
+    return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
+
+
+def _is_failing(informer: Informer[Any]) -> bool:
+    return bool(informer.problem) and not (informer.absent and INFO[informer.resource.model].is_optional)
