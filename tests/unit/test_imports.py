@@ -42,8 +42,9 @@ ALLOWED: dict[str, set[str]] = {
     "defaulting": {"msgspec", "prometheus_client"},
     "admission": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "inspection": {"msgspec", "numpy", "yaml", "zstandard"},
-    "app": {"aiohttp", "prometheus_client"},
+    "app": {"aiohttp", "opentelemetry", "prometheus_client"},
     "install": {"yaml"},
+    "doctor": {"cryptography", "yaml"},
     "cli": {"click", "rich", "yaml"},
     "testing": {"msgspec", "numpy"},
     "__main__": set(),
@@ -96,6 +97,7 @@ FORBIDDEN: Sequence[Direction] = (
     (["admission"], FEATURES, LAYERS),
     ([*FEATURES, "admission"], ["inspection", "app", "install"], LAYERS),
     (["inspection"], ["app", "install"], LAYERS),
+    ([*PURE, "snapshot", "api", "admission", *FEATURES, "inspection", "app", "install"], ["doctor"], LAYERS),
     (PRODUCT, TOPS, NOTHING_IMPORTS_TOPS),
 )
 """Every direction that ARCHITECTURE.md forbids, with the contract that catches it: each of the first importing each of

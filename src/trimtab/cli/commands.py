@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "snapshot": ("snapshot", "Capture what decisions look at in a file."),
     "watch": ("watch", "Follow every scale-down: what the controller left, and what Trimtab would have left."),
     "report": ("report", "Sum up the scale-downs of an installation, or of records."),
+    "doctor": ("doctor", "Check an installation: what is broken in it, and how to fix that."),
     "run": ("run", "Run Trimtab against a cluster until it is stopped."),
     "install": ("install", "Print all objects of an installation, for `kubectl apply -f -`."),
     "uninstall": ("install", "Remove Trimtab from a cluster."),
