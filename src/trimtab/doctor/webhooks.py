@@ -74,7 +74,7 @@ def no_endpoints(facts: Facts) -> Iterator[Problem]:
         for _, hook in facts.hooks()
         if (hook.get("clientConfig") or {}).get("service")
     }
-    if services and not any(_is_ready(endpoint) for each in facts.slices or () for endpoint in each["endpoints"] or ()):
+    if services and not any(_is_ready(endpoint) for each in facts.slices or () for endpoint in each.get("endpoints") or ()):
         for namespace, name in sorted(services):
             yield Problem(f"Service {namespace}/{name}", "it has no ready address")
 

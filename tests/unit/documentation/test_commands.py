@@ -62,6 +62,7 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         "podman build": "builds an image",
         "trimtab install": _INSTALLED,
         "kubectl": _INSTALLED,
+        "trimtab doctor": "tests/e2e/test_doctor.py runs it",
         "trimtab uninstall": "tests/unit/install/test_removal.py removes an installation",
     },
     "docs/lab.md": {
@@ -129,7 +130,7 @@ def invocations() -> list[str]:
     found: list[str] = []
     for line in (*typed, *examples):
         for part in re.split(r"\||&&|;|\$\(|<\(", line):
-            text = re.split(r"\s{2,}|\s#|\s2?>|\)$| &$", part.strip())[0]
+            text = re.split(r"\s{2,}|\s#|\s2?>| &$", part.strip())[0].rstrip(")")
             if re.match(r"(\.venv/bin/)?trimtab [a-z]", text):
                 found.append(text.removeprefix(".venv/bin/"))
     return sorted(set(found))

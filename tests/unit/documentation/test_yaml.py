@@ -91,7 +91,7 @@ def read(block: Block, tree: JSON) -> object:
     """Read what no API server stores. Raises an error for what is invalid."""
     if tree.get("kind") in FOREIGN:
         return None
-    if "apiVersion" in tree and str(tree["apiVersion"]).startswith("kubescheduler"):
+    if "apiVersion" in tree and str(tree["apiVersion"]).startswith(("kubescheduler", "componentconfig")):
         return scheduler_configuration.read(tree)
     fields = {field.encode_name for field in msgspec.structs.fields(configuration.TrimtabConfiguration)}
     if tree.keys() <= fields:
