@@ -100,7 +100,7 @@ def _errors(result: Any) -> list[str]:
 
 async def _deploy(client: Client, tree: Any) -> None:
     """The ConfigMap and the Deployments, which need nodes that are not there."""
-    options = Options(namespace=tree["namespace"], configuration=tree, components=(WEBHOOKS, CONTROLLERS))
+    options = Options(namespace=tree["namespace"], configuration=tree, components=("webhooks", "controllers"))
     plurals = {"ConfigMap": "configmaps", "Deployment": "deployments"}
     for each in deployments.manifests(options):
         if each["kind"] in plurals:

@@ -115,8 +115,8 @@ CASES: list[Any] = [
     (
         "TD106",
         "another configuration than the ConfigMap has",
-        {"configuration_text": healthy().configuration_text + " "},
-    ),  # type: ignore[operator]
+        {"configuration_text": f"{healthy().configuration_text} "},
+    ),
     (
         "TD201",
         "there can be no ScaleDownPolicy",

@@ -59,8 +59,9 @@ def test_no_page_makes_the_theme_load_a_script(site: Path) -> None:
 
 def named_anchors() -> list[str]:
     """Every place in the documentation that findings and alerts name."""
-    rules = [rule.anchor for rule in (*doctor_rules.RULES, *lint_rules.RULES)]
-    return [*rules, *(alert.runbook for alert in ALERTS)]
+    findings = [rule.anchor for rule in doctor_rules.RULES]
+    findings += [rule.anchor for rule in lint_rules.RULES]
+    return [*findings, *(alert.runbook for alert in ALERTS)]
 
 
 def test_every_anchor_that_the_program_names_exists(site: Path) -> None:
