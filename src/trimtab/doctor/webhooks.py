@@ -74,7 +74,8 @@ def no_endpoints(facts: Facts) -> Iterator[Problem]:
         for _, hook in facts.hooks()
         if (hook.get("clientConfig") or {}).get("service")
     }
-    if services and not any(_is_ready(endpoint) for each in facts.slices or () for endpoint in each.get("endpoints") or ()):
+    endpoints = [endpoint for each in facts.slices or () for endpoint in each.get("endpoints") or ()]
+    if not any(map(_is_ready, endpoints)):
         for namespace, name in sorted(services):
             yield Problem(f"Service {namespace}/{name}", "it has no ready address")
 
