@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 
 from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, configuration, running
+from trimtab.api import times
 from trimtab.api.core import Namespace
 from trimtab.install import deployments
 from trimtab.install.options import Options
 from trimtab.kube import config
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.leases import LEASES
 from trimtab.kube.resources import untyped
 from trimtab.kube.sessions import Session
 from trimtab_lab import provisioning
@@ -78,8 +81,11 @@ async def test_an_installation_whose_pods_do_not_run_is_diagnosed(client: Client
     try:
         await made.install([WEBHOOKS, CONTROLLERS])
         await _deploy(client, tree)
+        says_when = await _lease_of_a_slow_clock(client, made.namespace)
         _, found, result = await doctor("--namespace", made.namespace)
         assert {"TD104", "TD304", "TD306", "TD401"} <= found.keys(), found
+        slow = [line for line in found.get("TD402" if says_when else "TD401", []) if "trimtab-webhooks" in line]
+        assert len(slow) == 1, found
         assert "TD501" in result["checked"]
         assert "TD501" not in found, found
         await _take_away(client, made)
@@ -92,6 +98,18 @@ async def test_an_installation_whose_pods_do_not_run_is_diagnosed(client: Client
     finally:
         await made.uninstall()
         await client.delete(Namespace, namespace)
+
+
+async def _lease_of_a_slow_clock(client: Client, namespace: str) -> bool:
+    """A lease that was just renewed by a process whose clock is ten minutes behind; whether the API server says when.
+
+    Without its word (`managedFields`), such a lease looks like one that is not renewed any more.
+    """
+    renewed = times.format_micro(client.clock.now() - 600 * SECOND)
+    spec = {"holderIdentity": "a_1", "leaseDurationSeconds": 15, "acquireTime": renewed, "renewTime": renewed}
+    body = {"metadata": {"name": "trimtab-webhooks"}, "spec": spec}
+    created = await client.create(LEASES, body, namespace=namespace)
+    return bool(created["metadata"].get("managedFields"))
 
 
 def _errors(result: Any) -> list[str]:

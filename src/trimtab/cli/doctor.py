@@ -96,13 +96,14 @@ def doctor(
 
 
 def _local(config_file: Path) -> Options:
-    from trimtab.install.options import NAMESPACE, Options
+    from trimtab.api import configuration
+    from trimtab.install.options import Options
     from trimtab.kube.files import read_yaml, with_kube_scheduler, with_scheduler
 
     folder = config_file.parent
     tree = with_kube_scheduler(with_scheduler(read_yaml(config_file), folder), folder)
-    options = Options(namespace=tree.get("namespace") or NAMESPACE, configuration=tree)
-    return replace(options, components=options.read().components)
+    read = configuration.read(tree)
+    return Options(namespace=read.namespace, configuration=tree, components=read.components)
 
 
 async def _read(endpoint: Endpoint, namespace: str, local: Options | None) -> Facts:

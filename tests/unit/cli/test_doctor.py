@@ -41,3 +41,15 @@ def test_an_unknown_id_is_refused(tmp_path: Path) -> None:
     done = trimtab("doctor", "--ignore", "TD999", folder=tmp_path)
     assert done.returncode == 2
     assert "TD101" in done.stderr
+
+
+async def test_a_configuration_of_processes_outside_names_the_namespace_that_is_looked_at(tmp_path: Path) -> None:
+    """The one of the file, or that of `trimtab run` without one."""
+    config = tmp_path / "trimtab.yaml"
+    config.write_text("webhooks: {url: 'https://127.0.0.1:1'}\nleaderElection: {enabled: false}\n")
+    async with Server(tmp_path) as server:
+        arguments = ("doctor", "--kubeconfig", str(server.kubeconfig), "--config", str(config), "-o", "json")
+        done = await asyncio.to_thread(trimtab, *arguments, folder=tmp_path)
+    found = {each["id"]: each["object"] for each in json.loads(done.stdout)["findings"]}
+    assert found["TD306"] == "Secret kube-system/trimtab-webhook-certificates"
+    assert "TD101" not in found
