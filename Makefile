@@ -8,7 +8,7 @@ BROWSER_STAMP := $(VENV)/.browser
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test test-browser screenshots browser bench mutants fuzz promise soak e2e up generate clean
+.PHONY: help install lock lint format test test-browser screenshots browser bench mutants fuzz promise soak e2e up docs generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ endif
 	@touch $@
 
 lock: ## Resolve the dependencies of both distributions into requirements.lock (needs uv)
-	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group dev \
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group dev --group docs \
 	  --no-emit-package trimtab --no-emit-package trimtab-lab \
 	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml src/trimtab_lab/pyproject.toml
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group browser \
@@ -85,8 +85,11 @@ soak: install ## Faults of every kind on a lab: make soak MINUTES=20 [SEED=n] [C
 	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),20) --seed $(or $(SEED),0) \
 	  $(if $(CONTROL_PLANE),--control-plane $(CONTROL_PLANE)) $(ARGS)
 
+docs: install ## Build the documentation into site/: strict, every link and anchor is checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 generate: install ## Write what is generated from types and published schemas
 	@$(BIN)/python -m tools.generate
 
 clean: ## Remove what the targets made
-	rm -rf $(VENV) .mutants_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json soak.json
+	rm -rf $(VENV) .mutants_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json soak.json site

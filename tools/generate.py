@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools import commands, configuration, crds, grafana, lintrules, mergekeys, metrics, reasons
+from tools import commands, configuration, crds, doctor, grafana, kinds, lintrules, mergekeys, metrics, picture, reasons
 
 
 def main() -> None:
@@ -11,9 +11,12 @@ def main() -> None:
     commands.main()
     crds.main()
     configuration.main()
+    doctor.main()
     grafana.main()
+    kinds.main()
     lintrules.main()
     metrics.main()
+    picture.main()
     reasons.main()
 
 

@@ -194,6 +194,20 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
             Panel("Reviews in flight", [("sum (trimtab_webhook_reviews_in_flight)", "in flight")]),
             Panel(
+                "Ready processes and leaders",
+                [
+                    ("sum (trimtab_ready)", "ready"),
+                    ("sum by (lease) (trimtab_leader)", "leaders: {{lease}}"),
+                ],
+                description="One leader for each lease; all processes ready.",
+            ),
+            Panel(
+                "Certificate: time left",
+                [("min (trimtab_webhook_certificate_expiry_timestamp_seconds) - time()", "until it expires")],
+                unit="s",
+                description="It is renewed when a third of its lifetime, about four months, is left.",
+            ),
+            Panel(
                 "Clock offset",
                 [("max by (instance) (trimtab_clock_offset_seconds)", "{{instance}}")],
                 unit="s",

@@ -1,4 +1,4 @@
-"""The README's walk, typed with kubectl as it is written; and again while parts of the lab are killed.
+"""The walk of the first page (docs/index.md), typed with kubectl as it is written; and again while parts are killed.
 
 CONTROL_PLANE names a folder with real binaries: the walk is then typed on a lab of these as well.
 """
@@ -25,7 +25,9 @@ from trimtab_lab import supervisor
 
 ROOT = Path(__file__).parents[2]
 KUBECTL = shutil.which("kubectl")
-BLOCK = re.search(r"```console\n(\$ export KUBECONFIG.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+BLOCK = re.search(
+    r"```console\n(\$ export KUBECONFIG.*?)```", (ROOT / "docs" / "index.md").read_text(), flags=re.DOTALL
+)
 WALK = [line.removeprefix("$ ") for line in BLOCK.group(1).splitlines()] if BLOCK else []
 
 pytestmark = [

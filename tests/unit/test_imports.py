@@ -43,8 +43,9 @@ ALLOWED: dict[str, set[str]] = {
     "admission": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "inspection": {"msgspec", "numpy", "yaml", "zstandard"},
     "dashboard": {"aiohttp", "numpy"},
-    "app": {"aiohttp", "prometheus_client"},
+    "app": {"aiohttp", "opentelemetry", "prometheus_client"},
     "install": {"yaml"},
+    "doctor": {"cryptography", "yaml"},
     "cli": {"click", "rich", "yaml"},
     "testing": {"msgspec", "numpy"},
     "__main__": set(),
@@ -98,6 +99,7 @@ FORBIDDEN: Sequence[Direction] = (
     ([*FEATURES, "admission"], ["inspection", "dashboard", "app", "install"], LAYERS),
     (["inspection"], ["dashboard", "app", "install"], LAYERS),
     (["dashboard"], ["app", "install"], LAYERS),
+    ([*PURE, "snapshot", "api", "admission", *FEATURES, "inspection", "dashboard", "app", "install"], ["doctor"], LAYERS),
     (PRODUCT, TOPS, NOTHING_IMPORTS_TOPS),
 )
 """Every direction that ARCHITECTURE.md forbids, with the contract that catches it: each of the first importing each of

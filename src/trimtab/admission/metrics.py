@@ -54,6 +54,16 @@ class Metrics:
             "trimtab_webhook_reviews_in_flight", "Admission reviews that are being decided.", registry=self.registry
         )
 
+        self._certificate = Gauge(
+            "trimtab_webhook_certificate_expiry_timestamp_seconds",
+            "When the webhooks' certificate expires, in seconds since 1970; 0 if there is none.",
+            registry=self.registry,
+        )
+
+    def watch_certificate(self, expiry: Callable[[], float]) -> None:
+        """Set the function that tells when the certificate expires; it is called on each scrape."""
+        self._certificate.set_function(expiry)
+
     def watch_in_flight(self, count: Callable[[], float]) -> None:
         """Set the function that counts the reviews in flight; it is called on each scrape."""
         self._in_flight.set_function(count)

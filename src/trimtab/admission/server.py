@@ -36,6 +36,7 @@ from trimtab.admission.connections import Connection, Connections, Limits, Refus
 from trimtab.admission.deadlines import Deadlines
 from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import SelfCheck
+from trimtab.admission.tracing import TRACEPARENT, Tracing
 from trimtab.api import admission, codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, UnreadableObjectError, answer
 from trimtab.api.errors import InvalidError
@@ -144,6 +145,7 @@ class AdmissionServer:
         check: SelfCheck | None = None,
         limits: Limits = LIMITS,
         lag: Callable[[], float] = lambda: 0.0,
+        tracing: Tracing | None = None,
     ) -> None:
         """`lag` is how many seconds the event loop is late."""
         self.hooks = {hook.path: hook for hook in hooks}
@@ -163,6 +165,7 @@ class AdmissionServer:
         self._check = check
         self._limits = limits
         self._lag = lag
+        self._tracing = tracing
         self._listening = False
         self.metrics.watch_in_flight(lambda: self._in_flight)
 
@@ -226,7 +229,13 @@ class AdmissionServer:
             self.metrics.answered(hook.name, ReviewOutcome.MALFORMED, 0.0)
             return _malformed(error)
         timeout = _timeout(http.query.get("timeout", ""))
-        return _answered(await self.decide(hook, request, timeout=timeout, arrived=connection.arrived))
+        decision = self.decide(hook, request, timeout=timeout, arrived=connection.arrived)
+        if self._tracing is None:
+            return _answered(await decision)
+        with self._tracing.review(hook.name, request, http.headers.get(TRACEPARENT, "")) as record:
+            response = await decision
+            record(response)
+            return _answered(response)
 
     def _answer_unreadable(self, hook: Hook, error: UnreadableObjectError) -> AdmissionResponse:
         if not hook.refuses_unreadable:

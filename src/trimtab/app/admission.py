@@ -247,17 +247,20 @@ def _server(
     dependencies: Dependencies, hooks: Sequence[Hook], certificates: Certificates, on_skip: OnSkip
 ) -> AdmissionServer:
     webhooks = dependencies.configuration.webhooks
+    metrics = Metrics(dependencies.registry)
+    metrics.watch_certificate(lambda: 0.0 if certificates.pair is None else certificates.pair.expires.timestamp())
     return AdmissionServer(
         hooks,
         certificates=certificates,
         host=webhooks.host,
         port=webhooks.port,
-        metrics=Metrics(dependencies.registry),
+        metrics=metrics,
         on_skip=on_skip,
         client_ca=Path(webhooks.client_ca_file) if webhooks.client_ca_file else None,
         clock=dependencies.client.clock,
         check=_self_check(dependencies, certificates),
         lag=dependencies.lag,
+        tracing=dependencies.tracing,
     )
 
 

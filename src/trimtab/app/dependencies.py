@@ -12,6 +12,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from trimtab.admission.tracing import Tracing
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app.switch import Switch
@@ -40,6 +41,8 @@ class Dependencies:
     """What is served as JSON beside the metrics, by path."""
     lease_calls: LeaseCalls | None = None
     """How leases are renewed, if not by the client."""
+    tracing: Tracing | None = None
+    """Records a span for each review, if it is configured."""
     lag: Callable[[], float] = lambda: 0.0
     """How many seconds the event loop is late."""
 
@@ -80,14 +83,11 @@ class Dependencies:
     def elect(self, lease: str) -> Elector:
         """A candidate for one of Trimtab's leases."""
         election = self.configuration.leader_election
-        leases = self.leases
-        return Elector(
-            leases.client,
+        return self.leases.candidate(
             name=lease,
             namespace=self.configuration.namespace,
             identity=f"{socket.gethostname()}_{os.getpid()}",
             timings=LeaseTimings(election.lease_seconds, election.renew_seconds, election.retry_seconds),
-            run_in=leases.run_in,
         )
 
 

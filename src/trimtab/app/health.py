@@ -51,6 +51,14 @@ async def served(
         await runner.cleanup()
 
 
+def missing(components: Mapping[str, Component], monitor: LoopMonitor | None) -> list[str]:
+    """Why a process is not ready: a line for each component that is not; none if it is ready."""
+    known = components.items()
+    waiting = [f"{name} has not synced with the cluster yet" for name, each in known if not each.synced]
+    stalled = [] if monitor is None else monitor.problems
+    return stalled + waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
+
+
 async def _json(document: Callable[[], Any], _: web.Request) -> web.Response:
     return web.Response(body=codec.encode(document()), content_type="application/json")
 
@@ -78,13 +86,10 @@ class Pages:
 
     async def readyz(self, request: web.Request) -> web.Response:
         """Answer 200, or 503 with a line for each component that is not ready."""
-        known = self._components.items()
-        waiting = [f"{name} has not synced with the cluster yet" for name, each in known if not each.synced]
-        stalled = [] if self._monitor is None else self._monitor.problems
-        missing = stalled + waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
-        notes = [f"{name}: {note}" for name, each in known for note in notes_of(each)]
-        lines = [*(missing or ["ok"]), *([*notes, *self._notes()] if "verbose" in request.query else ())]
-        return web.Response(status=503 if missing else 200, text="\n".join(lines) + "\n")
+        reasons = missing(self._components, self._monitor)
+        notes = [f"{name}: {note}" for name, each in self._components.items() for note in notes_of(each)]
+        lines = [*(reasons or ["ok"]), *([*notes, *self._notes()] if "verbose" in request.query else ())]
+        return web.Response(status=503 if reasons else 200, text="\n".join(lines) + "\n")
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Answer with all metrics of the process."""

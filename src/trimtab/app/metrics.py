@@ -30,6 +30,26 @@ class Metrics:
             registry=registry,
         )
 
+        self._ready = Gauge(
+            "trimtab_ready",
+            "1 if the process is ready, as /readyz reports it, otherwise 0.",
+            registry=registry,
+        )
+        self._leader = Gauge(
+            "trimtab_leader",
+            "1 if this process holds the lease, otherwise 0.",
+            ("lease",),
+            registry=registry,
+        )
+
+    def watch_readiness(self, is_ready: Callable[[], bool]) -> None:
+        """Set the function that tells whether the process is ready; it is called on each scrape."""
+        self._ready.set_function(is_ready)
+
+    def watch_leader(self, lease: str, is_leader: Callable[[], bool]) -> None:
+        """Set the function that tells whether this process holds a lease; a later one replaces it."""
+        self._leader.labels(lease).set_function(is_leader)
+
     def watch_clock_offset(self, offset: Callable[[], float]) -> None:
         """Set the function that measures the offset; it is called on each scrape."""
         self._clock_offset.set_function(offset)

@@ -6,6 +6,7 @@ Then all of them are stopped.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import TrimtabConfiguration
-from trimtab.app import health
+from trimtab.app import health, tracing
 from trimtab.app.dependencies import Dependencies, defaults, sources
 from trimtab.app.loop_monitor import LoopMonitor
 from trimtab.app.metrics import Metrics
@@ -111,7 +112,11 @@ class App:
         configuration = self.settings.configuration
         check(configuration)
         async with AsyncExitStack() as stack:
+            traces = tracing.start(os.environ)
             client = await self._connect(stack)
+            if traces is not None:
+                stack.callback(traces.close)
+                client = client.using(on_attempt=traces.call)
             metrics = Metrics(self.registry)
             monitor = LoopMonitor(client.clock, metrics.observe_lag)
             side = await stack.enter_async_context(SideLoop())
@@ -121,9 +126,11 @@ class App:
                 self.registry,
                 registry(),
                 self.documents,
-                lease_calls=await self._lease_calls(stack, side),
+                lease_calls=await self._lease_calls(stack, side, metrics),
+                tracing=traces,
                 lag=lambda: monitor.lag,
             )
+            metrics.watch_readiness(lambda: not health.missing(self.components, monitor))
             self.components.update({name: COMPONENTS[name](dependencies) for name in configuration.components})
             unreadable = UnreadableReports(client, metrics)
             if configuration.serving.port >= 0:
@@ -144,11 +151,12 @@ class App:
         log.info("running %s against %s", ", ".join(self.settings.configuration.components), endpoint.server)
         return client
 
-    async def _lease_calls(self, stack: AsyncExitStack, side: SideLoop) -> LeaseCalls:
+    async def _lease_calls(self, stack: AsyncExitStack, side: SideLoop, metrics: Metrics) -> LeaseCalls:
         """Leases are renewed in the side loop, with connections of their own."""
         transport = self.connect(self._endpoint())
         stack.push_async_callback(lambda: side.run(transport.close()))
-        return LeaseCalls(Client(transport, clock=SystemClock()), side.run)
+        client = Client(transport, clock=SystemClock())
+        return LeaseCalls(client, side.run, lambda made: metrics.watch_leader(made.name, lambda: made.is_leader))
 
     def _endpoint(self) -> Endpoint:
         return config.discover(self.settings.kubeconfig, context=self.settings.context)

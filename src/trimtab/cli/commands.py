@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "watch": ("watch", "Follow every scale-down: what the controller left, and what Trimtab would have left."),
     "dashboard": ("dashboard", "Serve pages that show where pods are, which go next, and why."),
     "report": ("report", "Sum up the scale-downs of an installation, or of records."),
+    "doctor": ("doctor", "Check an installation: what is broken in it, and how to fix that."),
     "run": ("run", "Run Trimtab against a cluster until it is stopped."),
     "install": ("install", "Print all objects of an installation, for `kubectl apply -f -`."),
     "uninstall": ("install", "Remove Trimtab from a cluster."),

@@ -81,6 +81,11 @@ Examples:
     "repeatable.  [default: any]",
 )
 @click.option(
+    "--monitoring",
+    is_flag=True,
+    help="Print a PodMonitor and a PrometheusRule with alerts too, for clusters with the Prometheus operator.",
+)
+@click.option(
     "--ca-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The CA bundle of the webhooks, if webhooks.certificates.source is Files.",
@@ -110,6 +115,7 @@ def install(
     deny_cost_changes: bool,
     group_cost_edits: bool,
     api_server_cidr: tuple[str, ...],
+    monitoring: bool,
     ca_file: Path | None,
     local_only: bool,
     no_match_conditions: bool,
@@ -138,6 +144,7 @@ def install(
         configuration=configuration,
         deny_cost_changes=deny_cost_changes,
         group_cost_edits=group_cost_edits,
+        monitoring=monitoring,
         api_server_ranges=_ranges(api_server_cidr, kubeconfig, context),
         ca_bundle=b"" if ca_file is None else ca_file.read_bytes(),
         **overrides,

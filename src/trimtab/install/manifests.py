@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.api.documents import JSON
-from trimtab.install import access, deployments, privileges, protection, reviews
+from trimtab.install import access, deployments, monitoring, privileges, protection, reviews
 from trimtab.install.options import Options
 
 
@@ -23,4 +23,5 @@ def everything(options: Options, definitions: Sequence[JSON] = ()) -> list[JSON]
         *reviews.manifests(options),
         *protection.manifests(options),
         *privileges.manifests(options),
+        *monitoring.manifests(options),
     ]

@@ -47,6 +47,8 @@ class Options:
     """Whether the cluster's CloneSets are Trimtab's; OpenKruise's are not validated by our rules."""
     shared: str = ""
     """Why the namespace is not Trimtab's alone, and so neither changed nor removed (see `namespaces`)."""
+    monitoring: bool = False
+    """Whether there are a PodMonitor and a PrometheusRule, which need the Prometheus operator."""
     ca_bundle: bytes = b""
     """The CA bundle (PEM) for the webhook configurations, if an administrator manages the certificates."""
 

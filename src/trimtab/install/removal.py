@@ -49,6 +49,8 @@ PLURALS: Mapping[str, str] = {
     "Namespace": "namespaces",
     "NetworkPolicy": "networkpolicies",
     "PodDisruptionBudget": "poddisruptionbudgets",
+    "PodMonitor": "podmonitors",
+    "PrometheusRule": "prometheusrules",
     "Role": "roles",
     "RoleBinding": "rolebindings",
     "Secret": "secrets",
@@ -65,7 +67,7 @@ _WEBHOOK_KINDS = frozenset(kind for kind in PLURALS if kind.startswith(("Mutatin
 
 async def installed(client: Client, namespace: str) -> Options:
     """The options of an installation, as far as they can still be read."""
-    options = Options(namespace=namespace, shared=await namespaces.why_in_use(client, namespace))
+    options = Options(namespace=namespace, shared=await namespaces.why_in_use(client, namespace), monitoring=True)
     try:
         stored = await client.get(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, namespace=namespace)
         configured = replace(options, configuration=dict(parse_yaml(stored["data"][CONFIGURATION_FILE])))

@@ -85,6 +85,24 @@ class LeaseCalls:
 
     client: Client
     run_in: RunIn = run_here
+    on_candidate: Callable[[Elector], None] = lambda _: None
+    """Called with each candidate that is made with these calls."""
+
+    def candidate(
+        self, *, name: str, namespace: str, identity: str, timings: LeaseTimings, rng: random.Random | None = None
+    ) -> Elector:
+        """A candidate for a lease."""
+        made = Elector(
+            self.client,
+            name=name,
+            namespace=namespace,
+            identity=identity,
+            timings=timings,
+            rng=rng,
+            run_in=self.run_in,
+        )
+        self.on_candidate(made)
+        return made
 
 
 @dataclass(slots=True)

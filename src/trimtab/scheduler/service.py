@@ -236,14 +236,12 @@ class Service:
         election = self.configuration.election
         if election is None:
             return None
-        return Elector(
-            leases.client,
+        return leases.candidate(
             name=election.name,
             namespace=election.namespace,
             identity=self.identity,
             timings=election.terms,
             rng=self._rng,
-            run_in=leases.run_in,
         )
 
     def _informers(self) -> list[Informer[Any]]:

@@ -1,0 +1,60 @@
+"""Metrics of a process that alerts are about: readiness, leaders, the certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.test_app import read, whole
+from trimtab import app
+from trimtab.install import local
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.config import discover
+from trimtab.kube.sessions import Session
+from trimtab_lab import provisioning
+from trimtab_lab.apiserver.wire.server import Server
+
+LEASES = {"trimtab-scheduler", "trimtab-webhooks", "trimtab-controllers"}
+
+
+async def scraped(running: app.App) -> dict[str, dict[str, float]]:
+    """The samples of a process, by metric and lease."""
+    _, text = await asyncio.to_thread(read, running.port, "/metrics")
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[sample.labels.get("lease", "")] = sample.value
+    return found
+
+
+def is_leading(samples: dict[str, dict[str, float]]) -> bool:
+    """Whether the process holds every lease."""
+    held = samples.get("trimtab_leader", {})
+    return all(held.get(name) for name in LEASES)
+
+
+async def test_a_process_reports_readiness_leadership_and_its_certificate(tmp_path: Path) -> None:
+    """Not ready and no leader at first; then ready, leading, with a certificate for a year."""
+    async with Server(tmp_path) as server:
+        configured = whole()
+        async with Client(Session(discover(server.kubeconfig))) as client:
+            await provisioning.create_missing(client, local.manifests(configured))
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig))
+        task = asyncio.create_task(running.run())
+        try:
+            while running.port < 0:
+                await asyncio.sleep(0)
+            seen: set[float] = set()
+            while not is_leading(found := await scraped(running)) or found["trimtab_ready"] != {"": 1.0}:
+                seen |= set(found["trimtab_ready"].values())
+                assert not task.done()
+        finally:
+            await cancel(task)
+    assert 0.0 in seen
+    assert set(found["trimtab_leader"]) == LEASES
+    left = found["trimtab_webhook_certificate_expiry_timestamp_seconds"][""] - time.time()
+    assert 300 < left / 86400 < 400

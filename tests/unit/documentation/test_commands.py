@@ -1,0 +1,166 @@
+"""Commands in the documentation: each is typed by a test, or listed here with the reason why it is not.
+
+Every `trimtab` command, typed or not, has options and arguments that the program accepts.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+
+from tests.unit.documentation.pages import blocks
+from trimtab.cli.commands import commands as trimtab
+
+TYPED: dict[str, str] = {
+    "docs/index.md": "tests/scenarios/test_walk.py",
+    "docs/walk.md": "tests/scenarios/test_inspection_walk.py",
+    "docs/monitoring.md": "tests/scenarios/test_howtos.py",
+    **{
+        f"docs/howto/{name}.md": "tests/scenarios/test_howtos.py"
+        for name in (
+            "defaults-on-a-managed-cluster",
+            "keep-a-deployment-level",
+            "move-from-workloadspread",
+            "observe-then-enforce",
+            "spare-busy-workers",
+            "spot-with-a-floor",
+        )
+    },
+}
+"""Pages whose blocks of commands a test types, one by one."""
+
+_REAL = "needs Kubernetes binaries: `make e2e CONTROL_PLANE=DIR` runs the same commands"
+_DEVELOPMENT = "a target of the Makefile for developers; it takes minutes"
+_EXAMPLE = "tests/scenarios/test_examples.py runs the example"
+_INSTALLED = "needs an installation whose pods run; tests/e2e has the objects, tests/scenarios the switch"
+_SHOWN = "typed in docs/walk.md; here with an explanation beside it"
+
+NOT_TYPED: dict[str, dict[str, str]] = {
+    "README.md": {
+        "make up": "tests/scenarios/test_walk.py starts the lab",
+        "trimtab plan": "typed in docs/walk.md",
+        "kubectl scale deployment web --replicas=20": "an excerpt, with its output; bench/promise measures it",
+    },
+    "CONTRIBUTING.md": {"make": _DEVELOPMENT, ".venv/bin/python -m tests.fuzz": _DEVELOPMENT},
+    "bench/promise/README.md": {"make": _DEVELOPMENT},
+    "bench/soak/README.md": {"make": _DEVELOPMENT},
+    "docs/index.md": {
+        "make up": "the test starts the lab itself",
+        "trimtab": _SHOWN,
+        ".venv/bin/trimtab lab run": "tests/scenarios/test_level_stories.py runs both stories",
+    },
+    "docs/configuration.md": {"trimtab run": "tests/unit/cli and tests/unit/api/test_configuration.py read such files"},
+    "docs/default-constraints.md": {
+        "kubectl label": "tests/e2e/test_defaults.py sets the label",
+        "trimtab scheduler-config": "tests/e2e/test_defaults.py starts kube-scheduler with its output",
+        "kube-scheduler": _REAL,
+    },
+    "docs/install.md": {
+        "podman build": "builds an image",
+        "trimtab install": _INSTALLED,
+        "kubectl": _INSTALLED,
+        "trimtab doctor": "tests/e2e/test_doctor.py runs it",
+        "trimtab uninstall": "tests/unit/install/test_removal.py removes an installation",
+    },
+    "docs/lab.md": {
+        "make up": "tests/scenarios/test_walk.py starts the lab",
+        "make e2e": _DEVELOPMENT,
+        "trimtab lab": "tests/scenarios/test_walk.py and tests/unit/lab start the lab with its options",
+    },
+    "docs/lab-nodes.md": {
+        "trimtab lab nodes": "tests/e2e/test_nodes.py runs simulated nodes",
+        "kubectl annotate node": "tests/e2e/test_nodes.py lets nodes fail this way",
+    },
+    "docs/policies.md": {"kubectl": "tests/e2e/test_modes.py and tests/lab/test_kubectl.py make these requests"},
+    "docs/monitoring.md": {"kubectl -n trimtab-system set env": _INSTALLED},
+    "docs/runbook.md": {"kubectl": _INSTALLED, "curl": _INSTALLED},
+    "docs/scale-down.md": {"kubectl scale": "an excerpt, with its output; bench/promise measures it"},
+    "docs/united-topology.md": {"kubectl get": "tests/lab/test_kubectl.py compares the columns"},
+    **{
+        f"examples/{name}/README.md": {".venv/bin/": _EXAMPLE}
+        for name in (
+            "01-keep-level",
+            "02-where-would-it-go",
+            "03-a-strategy-of-your-own",
+            "04-a-cluster-in-a-box",
+            "05-a-story-of-your-own",
+            "06-long-work-is-spared",
+            "07-a-cloneset-that-stays-level",
+            "08-subsets-for-a-workload",
+            "09-steady-and-spot",
+        )
+    },
+}
+"""Commands that no test types, by page and beginning, and why; often another test does the same."""
+
+COMMANDS = [(block, command) for block in blocks("console", "text", "sh", "bash") for command in block.commands]
+
+
+def reason(page: str, command: str) -> str:
+    """Why a command is not typed; empty if it is not listed."""
+    return next((why for start, why in NOT_TYPED.get(page, {}).items() if command.startswith(start)), "")
+
+
+def test_every_command_is_typed_by_a_test_or_listed_with_a_reason() -> None:
+    """A page with a new command has to do one of both."""
+    assert len(COMMANDS) > 100
+    unknown = [
+        f"{block}: {command}"
+        for block, command in COMMANDS
+        if not (block.page in TYPED and block.language == "console") and not reason(block.page, command)
+    ]
+    assert unknown == []
+
+
+def test_no_entry_is_left_over() -> None:
+    """An entry of which the command is gone is removed."""
+    for page, entries in NOT_TYPED.items():
+        found = [command for block, command in COMMANDS if block.page == page]
+        assert [start for start in entries if not any(command.startswith(start) for command in found)] == [], page
+    assert set(TYPED) <= {block.page for block, _ in COMMANDS}
+
+
+def invocations() -> list[str]:
+    """Every `trimtab …` of a command, of an example of a command's help, and of a sentence."""
+    typed = [command for _, command in COMMANDS]
+    examples = [line for block in blocks("text") if "docs/commands/" in block.page for line in block.text.splitlines()]
+    found: list[str] = []
+    for line in (*typed, *examples):
+        for part in re.split(r"\||&&|;|\$\(|<\(", line):
+            text = re.split(r"\s{2,}|\s#|\s2?>| &$", part.strip())[0].rstrip(")")
+            if re.match(r"(\.venv/bin/)?trimtab [a-z]", text):
+                found.append(text.removeprefix(".venv/bin/"))
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("text", invocations())
+def test_a_trimtab_command_has_options_that_exist(text: str) -> None:
+    """It is parsed as the program parses it, and not run."""
+    if "[OPTIONS]" in text or text.startswith("trimtab lab") or "…" in text:
+        return  # a usage line; or parsed by the lab's own program, whose help a test compares
+    name, *arguments = shlex.split(text)[1:]
+    assert problem(name, arguments) == ""
+
+
+def problem(name: str, arguments: list[str]) -> str:
+    """Why the program refuses arguments; empty if it does not, or only for want of a file of the reader's."""
+    context = click.Context(trimtab, info_name="trimtab")
+    command = trimtab.get_command(context, name)
+    if command is None:
+        return f"{name} is not a command"
+    try:
+        command.make_context(name, arguments, parent=context)
+    except click.exceptions.Exit:
+        return ""
+    except click.ClickException as error:
+        return "" if "does not exist" in error.message else error.message
+    return ""
+
+
+def test_an_option_that_does_not_exist_is_noticed() -> None:
+    """Otherwise the test above would hold for anything."""
+    assert problem("plan", ["deploy/web", "--replcias", "6"]) != ""
+    assert problem("plna", []) != ""
