@@ -99,7 +99,11 @@ FORBIDDEN: Sequence[Direction] = (
     ([*FEATURES, "admission"], ["inspection", "dashboard", "app", "install"], LAYERS),
     (["inspection"], ["dashboard", "app", "install"], LAYERS),
     (["dashboard"], ["app", "install"], LAYERS),
-    ([*PURE, "snapshot", "api", "admission", *FEATURES, "inspection", "dashboard", "app", "install"], ["doctor"], LAYERS),
+    (
+        [*PURE, "snapshot", "api", "admission", *FEATURES, "inspection", "dashboard", "app", "install"],
+        ["doctor"],
+        LAYERS,
+    ),
     (PRODUCT, TOPS, NOTHING_IMPORTS_TOPS),
 )
 """Every direction that ARCHITECTURE.md forbids, with the contract that catches it: each of the first importing each of

@@ -142,7 +142,7 @@ class Cluster:
         owner = workload.metadata.controller
         if owner is None or not isinstance(workload, ReplicaSet):
             return []
-        return [each.metadata.uid for each in self._sets_by_owner.get(owner.uid, [])]
+        return [each.metadata.uid for each in self.sets_owned_by(owner.uid)]
 
     def orphans_in(self, namespace: str) -> list[Pod]:
         """The pods of a namespace that have no controller."""

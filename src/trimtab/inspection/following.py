@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
+from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
-from trimtab.inspection.cluster import INFO, Cluster, Gap, Workload
+from trimtab.api.workloads import CustomWorkload, ReplicaSetOwners
+from trimtab.inspection.cluster import Cluster, Gap, info_of
 from trimtab.kube.client import Client
 from trimtab.kube.components import run_informers
 from trimtab.kube.informers import Informer
@@ -63,16 +64,14 @@ class LiveCluster(Cluster):
         """The pods that a controller owns."""
         return self._by(Pod, _BY_CONTROLLER, uid)
 
-    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
-        """A Deployment's ReplicaSets."""
-        return self._by(ReplicaSet, _BY_CONTROLLER, deployment.metadata.uid)
+    @cached_property
+    def owners(self) -> ReplicaSetOwners:
+        """The kinds that own ReplicaSets: Deployment, and those that a configuration named."""
+        return ReplicaSetOwners(tuple(kind for kind in self.stores if issubclass(kind, CustomWorkload)))
 
-    def siblings_of(self, workload: Workload) -> list[str]:
-        """The UIDs of the ReplicaSets with the same owner as a ReplicaSet, its own included; none without an owner."""
-        owner = workload.metadata.controller
-        if owner is None or not isinstance(workload, ReplicaSet):
-            return []
-        return [each.metadata.uid for each in self._by(ReplicaSet, _BY_CONTROLLER, owner.uid)]
+    def sets_owned_by(self, uid: str) -> list[ReplicaSet]:
+        """The ReplicaSets of a workload, by its UID."""
+        return self._by(ReplicaSet, _BY_CONTROLLER, uid)
 
     def orphans_in(self, namespace: str) -> list[Pod]:
         """The pods of a namespace that have no controller."""
@@ -178,4 +177,4 @@ def _orphans(pod: Pod) -> Iterable[str]:
 
 
 def _is_failing(informer: Informer[Any]) -> bool:
-    return bool(informer.problem) and not (informer.absent and INFO[informer.resource.model].is_optional)
+    return bool(informer.problem) and not (informer.absent and info_of(informer.resource.model).is_optional)

@@ -581,8 +581,8 @@ async def test_a_process_that_stops_keeps_nothing(cluster: PolicyCluster) -> Non
     assert cluster.sample("oldest_ranks_seconds") == 0
 
 
-STATED = {"strategies": [{"name": "Stated"}], "delivery": "Continuous"}
-PATIENT = {**STATED, "whenUnranked": {"action": "Wait", "timeoutSeconds": 60}}
+STATED: dict[str, Any] = {"strategies": [{"name": "Stated"}], "delivery": "Continuous"}
+PATIENT: dict[str, Any] = {**STATED, "whenUnranked": {"action": "Wait", "timeoutSeconds": 60}}
 
 
 async def state(cluster: PolicyCluster, *costs: str | None) -> None:
