@@ -161,6 +161,7 @@ def owner_key(cluster: Cluster, pod: Pod) -> str:
     if owner.kind == "ReplicaSet":
         found = cluster.find(ReplicaSet, namespace, owner.name)
         above = None if found is None else found.metadata.controller
-        if above is not None and cluster.find(Deployment, namespace, above.name) is not None:
+        kind = None if above is None else cluster.owners.find(above) or Deployment
+        if above is not None and kind is not None and cluster.find(kind, namespace, above.name) is not None:
             return f"{namespace}/{above.kind}/{above.name}"
     return f"{namespace}/{owner.kind}/{owner.name}"

@@ -95,14 +95,9 @@ class TopologyOverview(Model, omit_defaults=False):
     """What its condition Ready says; empty where it has none."""
 
 
-def controllers_of(cluster: Cluster, workload: Workload) -> Sequence[Workload]:
-    """The controllers that own a workload's pods: a Deployment's ReplicaSets, or the workload itself."""
-    return cluster.sets_of(workload) if isinstance(workload, Deployment) else [workload]
-
-
 def pods_under(cluster: Cluster, workload: Workload) -> list[Pod]:
     """All pods of a workload."""
-    return [pod for each in controllers_of(cluster, workload) for pod in cluster.pods_of(each.metadata.uid)]
+    return [pod for each in cluster.controllers_of(workload) for pod in cluster.pods_of(each.metadata.uid)]
 
 
 def workload_overview(cluster: Cluster, workload: Workload, settings: Settings) -> WorkloadOverview:
@@ -128,7 +123,7 @@ def _levels(cluster: Cluster, workload: Workload, pods: Sequence[Pod], settings:
     labels = pods[0].metadata.labels if pods else {}
     defaults = settings.constraints(scheduler_name(template))
     found = constraints_for(template, snapshot, defaults, labels, pods)
-    rows = [active_rows(snapshot, each.metadata.uid) for each in controllers_of(cluster, workload)]
+    rows = [active_rows(snapshot, each.metadata.uid) for each in cluster.controllers_of(workload)]
     together = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
     for constraint, spread in zip(found, resolve(found, snapshot, together), strict=True):
         is_listed = len(spread.names) <= MOST_DOMAINS
@@ -164,7 +159,7 @@ def topology_overview(cluster: Cluster, topology: UnitedTopology) -> TopologyOve
 
 def _target(cluster: Cluster, topology: UnitedTopology) -> Workload | None:
     target = topology.spec.target_ref
-    kind = _TARGETS.get(target.kind)
+    kind = _TARGETS.get(target.kind) or cluster.owners.by_kind.get(target.kind)
     found: Workload | None = None if kind is None else cluster.find(kind, topology.metadata.namespace, target.name)
     return found
 

@@ -181,7 +181,7 @@ ACCESS: Mapping[str, Access] = {
             Permission("", ("nodes", "pods", "namespaces", "replicationcontrollers", "services"), READ),
             Permission("apps", ("deployments", "replicasets", "statefulsets"), READ),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), READ),
-            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+            Permission("trimtab.dev", ("scaledownpolicies", "podgroupcosts"), READ),
         ),
         own=_nothing,
         named=lambda _: _REVIEWS,
