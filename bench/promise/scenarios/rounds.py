@@ -62,9 +62,9 @@ async def _play(
         print(f"[{len(finished)}] {result.line()}", flush=True)
 
 
-async def grow(stage: Stage, workload: Workload, size: int, rng: random.Random) -> int:
+async def grow(stage: Stage, workload: Workload, size: int, rng: random.Random, sizes: tuple[int, int] = SIZES) -> int:
     """Scale up to a random size that is larger than the present one, and wait until all pods are ready."""
-    smallest, largest = SIZES
+    smallest, largest = sizes
     size = rng.randint(max(smallest, size + 1), largest)
     await stage.scale(workload, size)
     await stage.wait_ready(workload, size)
