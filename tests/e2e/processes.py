@@ -264,17 +264,12 @@ async def running_policies(client: Client, namespace: str, *more: str) -> AsyncI
 
 
 def _identity(tree: JSON, namespace: str, components: Sequence[str]) -> Iterator[JSON]:
-    """The printed namespace, ServiceAccounts, roles and bindings of these components; cluster roles get a suffix."""
+    """The printed namespace, ServiceAccounts, roles and bindings of these components."""
     options = Options(namespace=namespace, configuration=tree, components=tuple(components))  # type: ignore[arg-type]
     yield deployments.namespace(options)
     for each in (*deployments.manifests(options), *access.manifests(options)):
-        if each["kind"] not in ("ServiceAccount", "Role", "RoleBinding", *_CLUSTER_ROLES):
-            continue
-        if each["kind"] in _CLUSTER_ROLES:
-            each["metadata"]["name"] += f"-{namespace}"
-        if each.get("roleRef", {}).get("kind") == "ClusterRole":
-            each["roleRef"]["name"] += f"-{namespace}"
-        yield each
+        if each["kind"] in ("ServiceAccount", "Role", "RoleBinding", *_CLUSTER_ROLES):
+            yield each
 
 
 async def _has_cel(client: Client) -> bool:

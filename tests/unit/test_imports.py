@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "admission": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "inspection": {"msgspec", "numpy", "yaml", "zstandard"},
     "app": {"aiohttp", "prometheus_client"},
-    "install": {"yaml"},
+    "install": {"jsonpatch", "yaml"},
     "cli": {"click", "rich", "yaml"},
     "testing": {"msgspec", "numpy"},
     "__main__": set(),

@@ -13,7 +13,7 @@ from typing import Literal
 
 from trimtab.api import crds
 from trimtab.api.documents import JSON
-from trimtab.install.options import Options
+from trimtab.install.options import SHARED_LABELS
 
 Choice = Literal["auto", "all", "none"]
 
@@ -41,9 +41,9 @@ def is_ours(definition: JSON) -> bool:
     return labelled and _GENERATOR not in (metadata.get("annotations") or {})
 
 
-def choose(options: Options, choice: Choice, existing: Iterable[JSON] | None) -> Selection:
+def choose(choice: Choice, existing: Iterable[JSON] | None) -> Selection:
     """What to install, given the existing definitions; None if the cluster could not be reached."""
-    everything = {kind.name: _labelled(crds.manifest(kind), options) for kind in crds.KINDS}
+    everything = {kind.name: _labelled(crds.manifest(kind)) for kind in crds.KINDS}
     if choice == "none":
         return Selection(())
     if existing is None:
@@ -63,8 +63,8 @@ def choose(options: Options, choice: Choice, existing: Iterable[JSON] | None) ->
     return Selection(tuple(each for name, each in everything.items() if name not in notes), tuple(notes.values()))
 
 
-def _labelled(manifest: JSON, options: Options) -> JSON:
-    return {**manifest, "metadata": {**manifest["metadata"], "labels": options.labels()}}
+def _labelled(manifest: JSON) -> JSON:
+    return {**manifest, "metadata": {**manifest["metadata"], "labels": dict(SHARED_LABELS)}}
 
 
 def has_clonesets(chosen: Selection, existing: Iterable[JSON] | None) -> bool:

@@ -29,7 +29,7 @@ OPTIONS = Options()
 
 def installed(options: Options = OPTIONS) -> list[JSON]:
     """Everything, definitions included."""
-    return manifests.everything(options, definitions.choose(options, "all", []).manifests)
+    return manifests.everything(options, definitions.choose("all", []).manifests)
 
 
 def of_kind(kind: str, options: Options = OPTIONS) -> list[JSON]:
@@ -271,7 +271,7 @@ def test_a_definition_that_is_not_ours_is_never_replaced(
     choice: Any, found: list[JSON] | None, missing: set[str]
 ) -> None:
     """Replacing it would change what other people's objects mean."""
-    chosen = definitions.choose(OPTIONS, choice, found)
+    chosen = definitions.choose(choice, found)
     names = {each["metadata"]["name"] for each in chosen.manifests}
     assert names == {kind.name for kind in crds.KINDS} - missing
     assert bool(chosen.notes) == (bool(missing) and choice != "none")
@@ -297,7 +297,7 @@ def test_only_our_own_clonesets_are_validated() -> None:
 )
 def test_whether_the_clonesets_of_a_cluster_are_ours(choice: Any, found: list[JSON] | None, whose: bool) -> None:
     """Asked of the cluster where it can be."""
-    assert definitions.has_clonesets(definitions.choose(OPTIONS, choice, found), found) == whose
+    assert definitions.has_clonesets(definitions.choose(choice, found), found) == whose
 
 
 # Protection of costs.
