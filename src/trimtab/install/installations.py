@@ -63,10 +63,10 @@ async def others(client: Client, namespace: str) -> list[Installation]:
     return sorted(found, key=lambda each: each.namespace)
 
 
-def scope(own: Sequence[str], others: Iterable[Installation]) -> Scope:
-    """The namespaces of an installation that no other manages; `own` are those that it names, or empty for all."""
-    mine, rest = Installation("", tuple(own)), tuple(others)
-    return lambda namespace: mine.includes(namespace) and not any(each.includes(namespace) for each in rest)
+def scope(others: Iterable[Installation]) -> Scope:
+    """The namespaces that no other installation manages; those that ours managed once are among them."""
+    rest = tuple(others)
+    return lambda namespace: not any(each.includes(namespace) for each in rest)
 
 
 def overlaps(own: Sequence[str], others: Iterable[Installation]) -> Iterator[str]:

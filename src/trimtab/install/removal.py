@@ -118,7 +118,7 @@ async def _scope(client: Client, options: Options, report: Report) -> installati
         report(
             f"kept: what is written in {', '.join(each.manages) or 'all namespaces'}, which {each.namespace} manages"
         )
-    return installations.scope(options.read().namespaces, others)
+    return installations.scope(others)
 
 
 async def _run_cleanup(client: Client, what: str, cleanup: Cleanup) -> tuple[str, list[str]]:

@@ -171,7 +171,7 @@ async def test_other_installations_are_found_by_their_configuration(tmp_path: Pa
             removal.untyped("v1", "ConfigMap", "configmaps"), "trimtab-configuration", patch, namespace="blue"
         )
         assert await installations.others(client, "red") == [Installation("blue")]
-        assert not installations.scope(("shop",), await installations.others(client, "red"))("shop")
+        assert not installations.scope(await installations.others(client, "red"))("shop")
 
 
 @pytest.mark.parametrize(
@@ -194,17 +194,14 @@ def test_installations_that_manage_the_same_namespace_are_noted(
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "namespace", "want"),
+    ("other", "want"),
     [
-        pytest.param((), (), "shop", False, id="the other manages all"),
-        pytest.param((), ("bank",), "shop", True, id="of all, what the other does not name"),
-        pytest.param((), ("bank",), "bank", False, id="what the other names"),
-        pytest.param(("shop",), ("bank",), "shop", True, id="its own"),
-        pytest.param(("shop",), ("bank",), "mail", False, id="of neither"),
+        pytest.param([Installation("blue")], False, id="the other manages all"),
+        pytest.param([Installation("blue", ("bank",))], True, id="the other manages another one"),
+        pytest.param([Installation("blue", ("bank", "shop"))], False, id="the other manages it too"),
+        pytest.param([], True, id="there is no other"),
     ],
 )
-def test_a_removal_reverts_only_what_no_other_installation_manages(
-    own: tuple[str, ...], other: tuple[str, ...], namespace: str, want: bool
-) -> None:
+def test_a_removal_reverts_only_what_no_other_installation_manages(other: list[Installation], want: bool) -> None:
     """Who wrote a cost cannot be told where two manage a namespace."""
-    assert installations.scope(own, [Installation("blue", other)])(namespace) == want
+    assert installations.scope(other)("shop") == want

@@ -277,6 +277,17 @@ def test_a_definition_that_is_not_ours_is_never_replaced(
     assert bool(chosen.notes) == (bool(missing) and choice != "none")
 
 
+@pytest.mark.parametrize(("stored", "is_refused"), [(["v1alpha1"], False), (["v1alpha1", "v1beta1"], True)])
+def test_a_definition_that_could_not_read_stored_objects_is_not_printed(stored: list[str], is_refused: bool) -> None:
+    """As after a downgrade by several versions; the API server would refuse it, with fewer words."""
+    found = present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS) | {"status": {"storedVersions": stored}}
+    if is_refused:
+        with pytest.raises(InvalidError, match="storedVersions: has v1beta1"):
+            definitions.choose("auto", [found])
+    else:
+        assert len(definitions.choose("auto", [found]).manifests) == len(crds.KINDS)
+
+
 def test_only_our_own_clonesets_are_validated() -> None:
     """OpenKruise's know fields that ours refuse; they may still shrink level."""
     ours, theirs = webhooks(), webhooks(Options(clonesets=False))
