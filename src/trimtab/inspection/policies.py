@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
+from trimtab.api.templates import has_scheduling_group
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.settings import Settings
 from trimtab.ranking.plan import Policy
@@ -44,7 +48,7 @@ def policy_of(
     cluster: Cluster, workload: Workload, settings: Settings
 ) -> tuple[AppliedPolicy, EffectivePolicy | None, Policy]:
     """The policy that applies, as a value and as it decides. Strategies that need samples rank no pod here."""
-    ref = workload_ref(workload)
+    ref = replace(workload_ref(workload), in_scheduling_group=_is_in_scheduling_group(cluster, workload))
     labels = cluster.namespace_labels(ref.namespace)
     found = effective_policy(ref, cluster.policies_in(ref.namespace), settings.defaults, labels)
     if found is None:
@@ -65,3 +69,10 @@ def policy_of(
         problem=problem,
     )
     return applied, found, strategies
+
+
+def _is_in_scheduling_group(cluster: Cluster, workload: Workload) -> bool:
+    """Whether the template or some pods say so: admission may have put them into one."""
+    owners = cluster.sets_of(workload) if isinstance(workload, Deployment) else [workload]
+    pods = (pod for owner in owners for pod in cluster.pods_of(owner.metadata.uid))
+    return has_scheduling_group(workload.spec.template) or any(pod.spec.scheduling_group is not None for pod in pods)

@@ -163,8 +163,8 @@ class Groups:
 
     def policy_for(self, ref: WorkloadRef) -> EffectivePolicy | None:
         """The policy that applies to a workload. Explicit ranks replace the strategies of a default policy."""
-        known = self._view.policies_in(ref.namespace)
-        found = effective.effective_policy(ref, known, self.defaults, self._view.namespace_labels(ref.namespace))
+        known, labels = self._view.policies_in(ref.namespace), self._view.namespace_labels(ref.namespace)
+        found = effective.effective_policy(self._with_pods(ref), known, self.defaults, labels)
         source = self.explicit_ranks(ref).source if found is not None and found.is_default else ""
         if found is None or not source:
             return found
@@ -181,7 +181,16 @@ class Groups:
 
     def exemption(self, ref: WorkloadRef) -> str:
         """Why no policy applies to a workload."""
-        return effective.exemption(ref, self.defaults, self._view.namespace_labels(ref.namespace))
+        return effective.exemption(self._with_pods(ref), self.defaults, self._view.namespace_labels(ref.namespace))
+
+    def scheduling_group_note(self, ref: WorkloadRef) -> str:
+        """Why a policy that would apply to a workload does not, if that is the scheduling group of its pods."""
+        labels, known = self._view.namespace_labels(ref.namespace), self._view.policies_in(ref.namespace)
+        reason = effective.scheduling_group_reason(self._with_pods(ref))
+        otherwise = replace(ref, in_scheduling_group=False)
+        if not reason or effective.effective_policy(otherwise, known, self.defaults, labels) is None:
+            return ""
+        return reason
 
     def refs_in(self, namespace: str) -> Iterator[WorkloadRef]:
         """All workloads of a namespace as policies refer to them."""
@@ -211,6 +220,13 @@ class Groups:
             policy=policy,
             conflicts=self.conflicting_with(top) if policy is not None else (),
         )
+
+    def _with_pods(self, ref: WorkloadRef) -> WorkloadRef:
+        """A workload with what its pods say: admission may have put them into a scheduling group."""
+        owners = (self._view.workload(*key) for key in self.of_workload(ref) if key.kind in OWNER_KINDS)
+        pods = (pod for owner in owners if owner is not None for pod in self._view.pods_of(owner.metadata.uid))
+        is_grouped = ref.in_scheduling_group or any(pod.spec.scheduling_group is not None for pod in pods)
+        return ref if is_grouped == ref.in_scheduling_group else replace(ref, in_scheduling_group=is_grouped)
 
     def _inherited(self, ref: WorkloadRef) -> WorkloadRef:
         """A ReplicaSet opts out with its Deployment."""

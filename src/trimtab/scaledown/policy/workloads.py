@@ -16,6 +16,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, ObjectMeta
 from trimtab.api.model import Model
 from trimtab.api.selectors import NOTHING, Selector
+from trimtab.api.templates import has_scheduling_group
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | StatefulSet
 
@@ -34,6 +35,8 @@ class WorkloadRef:
     selector: Selector = NOTHING
     """The pods that it selects."""
     opted_out: bool = False
+    in_scheduling_group: bool = False
+    """Whether its pods belong to a scheduling group, as its template or some of them say."""
     is_managed_by_deployment: bool = False
     """Whether it is a Deployment's ReplicaSet, and not a workload that users scale."""
     owner: tuple[str, str, str] | None = None
@@ -76,6 +79,7 @@ def workload_ref(workload: Workload) -> WorkloadRef:
         pod_labels=_template_labels(workload.spec.template),
         selector=compile_selector(workload.spec.selector),
         opted_out=opts_out(metadata.annotations) or opts_out(metadata.labels),
+        in_scheduling_group=has_scheduling_group(workload.spec.template),
         is_managed_by_deployment=is_managed_by_deployment(metadata),
         owner=None if owner is None else (owner.api_version, owner.kind, owner.name),
         owner_uid="" if owner is None else owner.uid,
