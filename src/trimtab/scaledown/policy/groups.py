@@ -223,10 +223,10 @@ class Groups:
 
     def _with_pods(self, ref: WorkloadRef) -> WorkloadRef:
         """A workload with what its pods say: admission may have put them into a scheduling group."""
-        owners = (self._view.workload(*key) for key in self.of_workload(ref) if key.kind in OWNER_KINDS)
-        pods = (pod for owner in owners if owner is not None for pod in self._view.pods_of(owner.metadata.uid))
-        is_grouped = ref.in_scheduling_group or any(pod.spec.scheduling_group is not None for pod in pods)
-        return ref if is_grouped == ref.in_scheduling_group else replace(ref, in_scheduling_group=is_grouped)
+        sets = self._view.sets.store.by(BY_CONTROLLER, ref.uid) if ref.kind == "Deployment" else ()
+        if not any(self._view.grouped_pods(uid) for uid in (ref.uid, *(each.metadata.uid for each in sets))):
+            return ref
+        return replace(ref, in_scheduling_group=True)
 
     def _inherited(self, ref: WorkloadRef) -> WorkloadRef:
         """A ReplicaSet opts out with its Deployment."""
