@@ -200,9 +200,16 @@ async def populate(stage: Stage) -> None:
     """A workload with subsets, one whose costs a policy keeps current, and one that is only kept level."""
     made = stage.made
     target = {"apiVersion": "apps/v1", "kind": "Deployment"}
-    topology = {"metadata": {"name": "split"}, "spec": {"targetRef": {**target, "name": "split"}, "subsets": SUBSETS}}
+    topology = {
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "UnitedTopology",
+        "metadata": {"name": "split"},
+        "spec": {"targetRef": {**target, "name": "split"}, "subsets": SUBSETS},
+    }
     await stage.client.create(UnitedTopology, topology, namespace=made.name)
     policy = {
+        "apiVersion": "trimtab.dev/v1alpha1",
+        "kind": "ScaleDownPolicy",
         "metadata": {"name": "ranked"},
         "spec": {
             "targetRef": {**target, "name": "ranked"},
