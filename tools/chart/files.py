@@ -23,8 +23,9 @@ _START = '{{- $is := include "trimtab.flags" $ | fromJson }}\n{{- $suffix := inc
 PARTS = ("access", "certificates", "workloads", "webhooks", "costs", "privileges")
 
 _BUNDLE = base64.b64encode(settings.BUNDLE).decode()
+_SUFFIX = re.compile(rf"\.{settings.NAMESPACE}(?!\.svc)")
+"""The end of the name of a cluster-scoped object; the names of the Service contain the namespace, too."""
 _REPLACEMENTS: Mapping[str, str] = {
-    rf"\.{settings.NAMESPACE}(?!\.svc)": "{{ $suffix }}",
     settings.NAMESPACE: "{{ $.Release.Namespace }}",
     settings.MANAGED: "{{ $namespace }}",
     settings.IMAGE: '{{ include "trimtab.image" $ }}',
@@ -78,8 +79,9 @@ def _metadata() -> JSON:
 
 def _part(part: str) -> str:
     text = "\n".join(merging.joined(list(_objects(settings.cases(part))))) + "\n"
-    for pattern, replacement in _REPLACEMENTS.items():
-        text = re.sub(pattern if pattern.startswith("\\") else re.escape(pattern), lambda _, r=replacement: r, text)
+    text = _SUFFIX.sub("{{ $suffix }}", text)
+    for placeholder, replacement in _REPLACEMENTS.items():
+        text = text.replace(placeholder, replacement)
     return f"{{{{- /* {_HEADER} */}}}}\n{_START}{text}"
 
 

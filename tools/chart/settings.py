@@ -164,7 +164,7 @@ def relevant(name: str) -> frozenset[str]:
 def _is_repeated(tree: JSON) -> bool:
     """Whether it is one of the bindings that there is one of in each namespace, but not the first of them."""
     is_binding = tree["kind"] == "RoleBinding" and tree["roleRef"]["kind"] == "ClusterRole"
-    return is_binding and tree["metadata"]["namespace"] != MANAGED
+    return bool(is_binding and tree["metadata"]["namespace"] != MANAGED)
 
 
 def _marked(tree: Any, names: list[str]) -> Any:

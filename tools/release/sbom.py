@@ -71,11 +71,11 @@ def _required_by(name: str) -> Iterator[str]:
 
 def _component(name: str, version: str) -> JSON:
     url = f"pkg:pypi/{name}@{version}"
-    found = metadata.metadata(name)
-    expression = found.get("License-Expression") or ""
+    found = metadata.metadata(name).json
+    expression = found.get("license_expression", "")
     component: JSON = {"type": "library", "bom-ref": url, "name": name, "version": version, "purl": url}
-    if found.get("Summary"):
-        component["description"] = found["Summary"]
+    if found.get("summary"):
+        component["description"] = found["summary"]
     return component | ({"licenses": [{"expression": expression}]} if expression else {})
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import yaml
 
-from trimtab.api.documents import JSON
 
-
-def as_yaml(objects: Iterable[JSON]) -> str:
-    """Documents for `kubectl apply -f`."""
-    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+def as_yaml(documents: Iterable[Any]) -> str:
+    """Documents, such as the objects for `kubectl apply -f`."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 class _Dumper(yaml.SafeDumper):

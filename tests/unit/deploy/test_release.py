@@ -51,7 +51,7 @@ def test_a_release_has_everything_and_checksums_of_it(written: Path) -> None:
     """As `sha256sum --check` reads them."""
     version = trimtab.__version__
     lines = (written / release.CHECKSUMS).read_text().splitlines()
-    sums = dict(reversed(line.split("  ")) for line in lines)
+    sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
     assert set(sums) == {path.name for path in written.iterdir()} - {release.CHECKSUMS}
     assert set(sums) == {
         f"trimtab-{version}.tar.gz",

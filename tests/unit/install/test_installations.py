@@ -16,6 +16,7 @@ from trimtab.install import installations, manifests, removal
 from trimtab.install.installations import Installation
 from trimtab.install.options import DEFAULT_CONFIGURATION, INSTANCE, Options
 from trimtab.kube.client import Client
+from trimtab.kube.resources import untyped
 
 PLAN = PlanAnnotation(
     plan="p", workload="Deployment/web", uid="u", generation=1, to=2, share=2, side="victims", cost=-5, at=0
@@ -167,9 +168,7 @@ async def test_other_installations_are_found_by_their_configuration(tmp_path: Pa
             await put(client, *[e for e in manifests.everything(options) if e["kind"] in ("Namespace", "ConfigMap")])
         assert await installations.others(client, "red") == [Installation("blue", ("bank",))]
         patch = {"data": {"trimtab.yaml": "namespaces: 7"}}
-        await client.patch(
-            removal.untyped("v1", "ConfigMap", "configmaps"), "trimtab-configuration", patch, namespace="blue"
-        )
+        await client.patch(untyped("v1", "ConfigMap", "configmaps"), "trimtab-configuration", patch, namespace="blue")
         assert await installations.others(client, "red") == [Installation("blue")]
         assert not installations.scope(await installations.others(client, "red"))("shop")
 

@@ -8,6 +8,7 @@ from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api import codec
 from trimtab.api.apps import Deployment
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.documents import JSON
 from trimtab.testing.builders import uid_for
 from trimtab.unitedtopology.targets import Target, target_of
 
@@ -42,7 +43,7 @@ def test_a_deployment_without_replicasets_has_no_revision_yet() -> None:
 @pytest.mark.parametrize(("group", "want"), [({"podGroupName": "gang"}, True), (None, False)])
 def test_the_template_says_whether_pods_belong_to_a_scheduling_group(group: dict[str, str] | None, want: bool) -> None:
     """They are disrupted as their PodGroup says."""
-    template = {"spec": {"containers": [], "schedulingGroup": group}}
+    template: JSON = {"spec": {"containers": [], "schedulingGroup": group}}
     tree = {"metadata": {"name": "web", "uid": "u"}, "spec": {"selector": {}, "template": template}}
     assert target_of(codec.convert(tree, Deployment)).in_scheduling_group == want
 
