@@ -8,7 +8,7 @@ BROWSER_STAMP := $(VENV)/.browser
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test test-browser screenshots browser bench mutants fuzz promise soak e2e up docs generate clean
+.PHONY: help install lock lint format test test-browser screenshots browser bench mutants fuzz promise soak e2e up docs generate image release clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,19 @@ docs: install ## Build the documentation into site/: strict, every link and anch
 
 generate: install ## Write what is generated from types and published schemas
 	@$(BIN)/python -m tools.generate
+
+BASE ?= python:3.13-slim
+IMAGE ?= trimtab:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/trimtab/__init__.py)
+BUILDER ?= $(firstword $(foreach each,podman buildah docker,$(shell command -v $(each) 2>/dev/null)))
+
+image: ## The image, with podman, buildah or docker: make image IMAGE=NAME:TAG BASE=python:3.13-slim@sha256:DIGEST
+	@test -n "$(BUILDER)" || { echo "none of podman, buildah and docker is installed" >&2; exit 1; }
+	@$(BUILDER) build --file Containerfile --tag $(IMAGE) --build-arg BASE=$(BASE) \
+	  --build-arg VERSION=$(lastword $(subst :, ,$(IMAGE))) --build-arg REVISION=$(shell git rev-parse HEAD) \
+	  --build-arg CREATED=$(shell git log -1 --format=%cI) $(ARGS) .
+
+release: install ## Everything of a release in dist/: distributions, chart, kustomize, plugin, SBOM, checksums
+	@$(BIN)/python -m tools.release $(if $(URL),--url $(URL)) $(ARGS)
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .mutants_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json soak.json site

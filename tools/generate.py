@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from tools import commands, configuration, crds, doctor, grafana, kinds, lintrules, mergekeys, metrics, picture, reasons
+from tools import (
+    commands,
+    completions,
+    configuration,
+    crds,
+    doctor,
+    grafana,
+    kinds,
+    kustomize,
+    lintrules,
+    mergekeys,
+    metrics,
+    picture,
+    reasons,
+)
+from tools.chart import files as chart
 
 
 def main() -> None:
     """Run every generator; tests check that what they write is current."""
     mergekeys.TARGET.write_text(mergekeys.generate(), encoding="utf-8")
+    chart.main()
     commands.main()
+    completions.main()
     crds.main()
     configuration.main()
     doctor.main()
     grafana.main()
     kinds.main()
+    kustomize.main()
     lintrules.main()
     metrics.main()
     picture.main()

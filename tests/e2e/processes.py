@@ -67,6 +67,8 @@ class Trimtab:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     objects: list[JSON] = field(default_factory=list)
     logs: ExitStack = field(default_factory=ExitStack)
+    source: Path | None = None
+    """Where the modules of another version are; this version, if None."""
 
     @property
     def runs_here(self) -> bool:
@@ -84,8 +86,7 @@ class Trimtab:
         if WEBHOOKS in components:
             self.objects += self._registration()
         await provisioning.create_missing(self.client, self.objects, has_cel=has_cel)
-        for component in components:
-            self.kubeconfigs[component] = await self._kubeconfig(component)
+        await self.authorize(components)
 
     def _registration(self) -> Iterator[JSON]:
         configuration = Options(namespace=self.namespace, configuration=self.configuration).read()
@@ -95,6 +96,11 @@ class Trimtab:
                 selector = webhook["namespaceSelector"]
                 selector["matchLabels"] = {**selector.get("matchLabels", {}), **self.labels}
             yield each
+
+    async def authorize(self, components: Sequence[str]) -> None:
+        """Write a kubeconfig for each component; the ServiceAccounts exist."""
+        for component in components:
+            self.kubeconfigs[component] = await self._kubeconfig(component)
 
     async def _kubeconfig(self, component: str) -> Path:
         """A kubeconfig with a token of the component's ServiceAccount."""
@@ -120,7 +126,7 @@ class Trimtab:
         command = [sys.executable, "-m", "trimtab", "run", "--config", str(self.folder / "trimtab.json")]
         command += ["--kubeconfig", str(self.kubeconfigs[component]), "--component", component]
         command += ["--port", str(self.ports[component])]
-        self.processes[component] = subprocess.Popen(command, stderr=log)  # noqa: S603 - our own program
+        self.processes[component] = subprocess.Popen(command, stderr=log, env=environment(self.source))  # noqa: S603 - our own program
         async with asyncio.timeout(PATIENCE):
             while not await self._is_ready(component):
                 assert self.processes[component].poll() is None, self.log(component)
@@ -180,6 +186,11 @@ class Trimtab:
         assert text is not None, self.log(component)
         samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
         return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
+
+
+def environment(source: Path | None) -> dict[str, str]:
+    """The environment of a process of this version, or of the one with these modules."""
+    return {**os.environ, **({} if source is None else {"PYTHONPATH": str(source)})}
 
 
 def configuration(namespace: str, **more: Any) -> JSON:
@@ -264,17 +275,12 @@ async def running_policies(client: Client, namespace: str, *more: str) -> AsyncI
 
 
 def _identity(tree: JSON, namespace: str, components: Sequence[str]) -> Iterator[JSON]:
-    """The printed namespace, ServiceAccounts, roles and bindings of these components; cluster roles get a suffix."""
+    """The printed namespace, ServiceAccounts, roles and bindings of these components."""
     options = Options(namespace=namespace, configuration=tree, components=tuple(components))  # type: ignore[arg-type]
     yield deployments.namespace(options)
     for each in (*deployments.manifests(options), *access.manifests(options)):
-        if each["kind"] not in ("ServiceAccount", "Role", "RoleBinding", *_CLUSTER_ROLES):
-            continue
-        if each["kind"] in _CLUSTER_ROLES:
-            each["metadata"]["name"] += f"-{namespace}"
-        if each.get("roleRef", {}).get("kind") == "ClusterRole":
-            each["roleRef"]["name"] += f"-{namespace}"
-        yield each
+        if each["kind"] in ("ServiceAccount", "Role", "RoleBinding", *_CLUSTER_ROLES):
+            yield each
 
 
 async def _has_cel(client: Client) -> bool:

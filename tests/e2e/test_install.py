@@ -59,7 +59,7 @@ async def test_an_api_server_takes_everything_that_is_printed(control_plane: Pat
     """Every field of every object is one that it knows, and every expression one that it can evaluate."""
     options = Options(namespace="default")
     async with connected(control_plane) as client:
-        for each in manifests.everything(options, definitions.choose(options, "all", []).manifests):
+        for each in manifests.everything(options, definitions.choose("all", []).manifests):
             namespace = each["metadata"].get("namespace", "")
             try:
                 await client.create(resource(each), each, namespace=namespace, dry_run=True, field_validation="Strict")

@@ -204,7 +204,7 @@ OPTIONS = (
 async def test_an_installation_is_applied_or_refused_with_a_reason(kubectl: Kubectl, options: Options) -> None:
     """`trimtab install | kubectl apply -f -`: each refused object is named by its kind, with why."""
     await kubectl("create", "namespace", "shop")
-    printed = list(manifests.everything(options, definitions.choose(options, "all", []).manifests))
+    printed = list(manifests.everything(options, definitions.choose("all", []).manifests))
     refused = [reason for each in printed if (reason := refusal(each))]
     _, output, errors = await kubectl.run("apply", "-f", "-", given=yaml.safe_dump_all(printed))
     assert len(output.splitlines()) == len(printed) - len(refused), errors

@@ -30,6 +30,11 @@ ROOT = Path(__file__).parents[2]
 PRODUCT, LAB = ROOT, ROOT / "src/trimtab_lab"
 SOURCE = ROOT / "src/trimtab"
 OURS = {"trimtab", "trimtab-lab"}
+COMPLETIONS = {"_trimtab": "zsh/site-functions/_trimtab"} | {
+    "trimtab.bash": "bash-completion/completions/trimtab",
+    "trimtab.fish": "fish/vendor_completions.d/trimtab.fish",
+}
+"""The completion scripts, and where shells look for them below `share`."""
 BESIDE = {".gitignore", "LICENSE", "PKG-INFO", "pyproject.toml"}
 """What every sdist holds beside its sources."""
 
@@ -100,7 +105,7 @@ def run(environment: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def files_in(wheel: Path) -> set[str]:
     """The files of a wheel, without its metadata."""
     with ZipFile(wheel) as archive:
-        return {name for name in archive.namelist() if ".dist-info/" not in name}
+        return {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
 
 
 def files_in_sdist(project: Path, folder: Path) -> set[str]:
@@ -131,6 +136,17 @@ def test_a_wheel_holds_its_package_and_nothing_else(project: Path, package: str,
     assert files_in(wheels[project]) == files_on_disk(ROOT / "src" / package)
 
 
+def test_the_products_wheel_installs_completions_where_shells_look(wheels: dict[Path, Path]) -> None:
+    """Below the prefix that it is installed to; they are what `trimtab completion` prints."""
+    from tools import completions
+
+    with ZipFile(wheels[PRODUCT]) as archive:
+        found = {name.partition(".data/data/share/")[2]: archive.read(name).decode() for name in archive.namelist()}
+    found.pop("")
+    assert found == {COMPLETIONS[name]: text for name, text in completions.files().items()}
+    assert {path.name: path.read_text() for path in completions.FOLDER.iterdir()} == completions.files()
+
+
 def test_the_products_sdist_holds_the_product_alone(tmp_path: Path) -> None:
     """With the texts of the root folder, and without the READMEs of the examples."""
     names = files_in_sdist(PRODUCT, tmp_path)
@@ -139,6 +155,7 @@ def test_the_products_sdist_holds_the_product_alone(tmp_path: Path) -> None:
         "ARCHITECTURE.md",
         "CHANGELOG.md",
         "README.md",
+        *(f"deploy/completions/{name}" for name in COMPLETIONS),
     }
 
 

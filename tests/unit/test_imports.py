@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "inspection": {"msgspec", "numpy", "yaml", "zstandard"},
     "dashboard": {"aiohttp", "numpy"},
     "app": {"aiohttp", "opentelemetry", "prometheus_client"},
-    "install": {"yaml"},
+    "install": {"jsonpatch", "yaml"},
     "doctor": {"cryptography", "yaml"},
     "cli": {"click", "rich", "yaml"},
     "testing": {"msgspec", "numpy"},

@@ -332,6 +332,10 @@ class Reason(enum.StrEnum):
     TARGET_CONFLICT = "TargetConflict"
     """Condition Ready of UnitedTopology: An older UnitedTopology has the same target, or the target is a ReplicaSet
     with an owner. Fix: delete one of them, or target the owner."""
+    TARGET_IN_SCHEDULING_GROUP = "TargetInSchedulingGroup"
+    """Condition Ready of UnitedTopology: The pods of the target belong to a scheduling group, and are disrupted as its
+    PodGroup says: no subset gets them, and none of them is evicted. Fix: remove `schedulingGroup` from the template, or
+    delete the UnitedTopology."""
     TARGET_NOT_FOUND = "TargetNotFound"
     """Condition Ready of UnitedTopology: The target does not exist. Fix: create it, or correct `targetRef`."""
     RECONCILED = "Reconciled"

@@ -240,6 +240,11 @@ def _template(template: Document) -> Iterator[InvalidError]:
         )
     if spec.get("activeDeadlineSeconds") is not None:
         yield InvalidError("spec.template.spec.activeDeadlineSeconds", "is not supported; omit it")
+    if spec.get("schedulingGroup") is not None:
+        yield InvalidError(
+            "spec.template.spec.schedulingGroup",
+            "is not supported: pods are deleted one by one, whatever the disruption mode of their group is; omit it",
+        )
 
 
 def _amounts(spec: CloneSetSpec) -> Iterator[InvalidError]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from ipaddress import ip_network
 from typing import Annotated, Any, Final, Literal
 
@@ -141,20 +142,45 @@ class ScaleDown(Model):
     ] = ()
 
 
+class Issuer(Model):
+    """An issuer of cert-manager."""
+
+    name: Annotated[str, Meta(description="its name", min_length=1)]
+    kind: Annotated[str, Meta(description="Issuer (in Trimtab's namespace) or ClusterIssuer", min_length=1)] = "Issuer"
+    group: Annotated[str, Meta(description="its API group", min_length=1)] = "cert-manager.io"
+
+
+CERT_MANAGER_FOLDER: Final = "/etc/trimtab-certificates"
+"""Where the Secret that cert-manager writes is mounted in the pods of the webhooks."""
+
+
 class Certificates(Model):
     """The source of the webhook server's certificate."""
 
     source: Annotated[
-        Literal["Managed", "Files"],
+        Literal["Managed", "Files", "CertManager"],
         Meta(
-            description="Managed (created and renewed by Trimtab, in a Secret) or Files (yours, reloaded when changed)"
+            description="Managed (created and renewed by Trimtab, in a Secret), Files (yours, reloaded when changed), "
+            "or CertManager (a Certificate of cert-manager, which also sets the CA bundle)"
         ),
     ] = "Managed"
     stored_in: Annotated[
-        str, Meta(description="the name of the Secret in Trimtab's namespace that stores managed certificates")
+        str,
+        Meta(description="the name of the Secret in Trimtab's namespace that stores the certificates, unless Files"),
     ] = "trimtab-webhook-certificates"
+    issuer: Annotated[
+        Issuer | None,
+        Meta(description="name, kind and group of cert-manager's issuer; a self-signed one is installed if omitted"),
+    ] = None
     certificate_file: Annotated[str, Meta(description="the path of a PEM file: certificate and chain")] = ""
     key_file: Annotated[str, Meta(description="the path of a PEM file: the certificate's private key")] = ""
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """The paths of certificate and key, if they are in files."""
+        if self.source == "CertManager":
+            return f"{CERT_MANAGER_FOLDER}/tls.crt", f"{CERT_MANAGER_FOLDER}/tls.key"
+        return self.certificate_file, self.key_file
 
 
 class Webhooks(Model):
@@ -336,7 +362,7 @@ def read(tree: Any) -> TrimtabConfiguration:
     """Decode a configuration from plain values (a parsed file). Raises InvalidError with the field."""
     if not isinstance(tree, dict):
         raise InvalidError("", f"is not a configuration; write an object with apiVersion: {API_VERSION}, kind: {KIND}")
-    info = inspect.type_info(TrimtabConfiguration)
+    info = _type_info()
     for found in _unknown(tree, info, ""):
         raise found
     try:
@@ -346,6 +372,11 @@ def read(tree: Any) -> TrimtabConfiguration:
     for found in problems(configuration):
         raise found
     return configuration
+
+
+@cache
+def _type_info() -> inspect.Type:
+    return inspect.type_info(TrimtabConfiguration)
 
 
 def problems(configuration: TrimtabConfiguration) -> Iterator[InvalidError]:
@@ -423,8 +454,11 @@ def _webhook_problems(webhooks: Webhooks) -> Iterator[InvalidError]:
         at = f"webhooks.certificates.{name}"
         if certificates.source == "Files" and not path:
             yield InvalidError(at, "is required if source is Files; write the path of a PEM file")
-        if certificates.source == "Managed" and path:
-            yield InvalidError(at, "has no effect if source is Managed; write source: Files, or omit it")
+        if certificates.source != "Files" and path:
+            yield InvalidError(at, f"has no effect if source is {certificates.source}; write source: Files, or omit it")
+    if certificates.source != "CertManager" and certificates.issuer is not None:
+        at, reason = "webhooks.certificates.issuer", f"has no effect if source is {certificates.source}"
+        yield InvalidError(at, f"{reason}; write source: CertManager, or omit it")
     if webhooks.url and not re.fullmatch(r"https://[^/?#\s]+", webhooks.url):
         yield InvalidError("webhooks.url", f'"{webhooks.url}" is not a valid webhook URL; write https://HOST:PORT')
 

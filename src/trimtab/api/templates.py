@@ -38,6 +38,12 @@ def canonical(template: Document) -> bytes:
     return msgspec.json.encode(tree, order="sorted")
 
 
+def has_scheduling_group(template: Document | None) -> bool:
+    """Whether pods of a template belong to a scheduling group: they are placed, and may be disrupted, together."""
+    spec = {} if template is None else template.tree().get("spec")
+    return isinstance(spec, dict) and spec.get("schedulingGroup") is not None
+
+
 def same(one: Document | None, other: Document | None) -> bool:
     """Whether two templates create the same pods."""
     if one is None or other is None:

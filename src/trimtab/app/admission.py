@@ -285,10 +285,11 @@ def _self_check(dependencies: Dependencies, certificates: Certificates) -> SelfC
 def _certificates(dependencies: Dependencies, candidate: Candidate | None) -> Certificates:
     configuration = dependencies.configuration
     settings = configuration.webhooks.certificates
-    if settings.source == "Files":
+    if settings.source != "Managed":
+        certificate, key = settings.files
         return FileCertificates(
-            Path(settings.certificate_file),
-            Path(settings.key_file),
+            Path(certificate),
+            Path(key),
             clock=dependencies.client.clock,
             server_time=dependencies.client.server_time,
         )

@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor", "Check an installation: what is broken in it, and how to fix that."),
     "run": ("run", "Run Trimtab against a cluster until it is stopped."),
     "install": ("install", "Print all objects of an installation, for `kubectl apply -f -`."),
-    "uninstall": ("install", "Remove Trimtab from a cluster."),
+    "uninstall": ("uninstall", "Remove Trimtab from a cluster."),
     "scheduler-config": (
         "scheduler_config",
         "Print a KubeSchedulerConfiguration for kube-scheduler with Trimtab's default constraints.",

@@ -1,16 +1,15 @@
-"""`trimtab install` and `trimtab uninstall`."""
+"""`trimtab install`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
-import yaml
 
 from trimtab.kube.files import read_yaml, with_kube_scheduler, with_scheduler
 
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from trimtab.install.options import Options
     from trimtab.kube.client import Client
 
-_KUBECONFIG = click.option(
+KUBECONFIG = click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig file; found as kubectl finds it."
 )
-_CONTEXT = click.option("--context", default="", help="The context of the kubeconfig.")
-_NAMESPACE = click.option(
+CONTEXT = click.option("--context", default="", help="The context of the kubeconfig.")
+NAMESPACE = click.option(
     "--namespace", default="trimtab-system", show_default=True, help="The namespace of the installation."
 )
 
@@ -40,9 +39,10 @@ Examples:
   trimtab install --component webhooks --component controllers      without the scheduler
   trimtab install --deny-cost-changes --api-server-cidr auto
   trimtab install --local --config trimtab.yaml | kubectl apply -f -    for `trimtab run` outside the cluster
+  trimtab install --kustomize deploy/trimtab && kubectl apply -k deploy/trimtab/overlays/enforce
 """
 )
-@_NAMESPACE
+@NAMESPACE
 @click.option("--image", help="The image to run.  [default: trimtab with this version as its tag]")
 @click.option(
     "--component", "components", multiple=True, help="A component to install; repeatable.  [default: as configured]"
@@ -101,9 +101,15 @@ Examples:
     is_flag=True,
     help="With --local: leave out match conditions, which API servers before 1.30 and the lab do not evaluate.",
 )
+@click.option(
+    "--kustomize",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write a kustomize base with overlays into this directory, for `kubectl apply -k`, instead of printing.",
+)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-@_KUBECONFIG
-@_CONTEXT
+@KUBECONFIG
+@CONTEXT
 def install(
     namespace: str,
     image: str | None,
@@ -119,6 +125,7 @@ def install(
     ca_file: Path | None,
     local_only: bool,
     no_match_conditions: bool,
+    folder: Path | None,
     output: str,
     kubeconfig: Path | None,
     context: str,
@@ -128,6 +135,8 @@ def install(
     from trimtab.install.options import Options
 
     if local_only:
+        if folder is not None:
+            raise click.BadParameter("cannot be combined with --local", param_hint="--kustomize")
         _print(_local(config_file, mode, conditions=not no_match_conditions), output)
         return
     if no_match_conditions:
@@ -150,14 +159,28 @@ def install(
         **overrides,
     )
     _check(options.read())
-    existing, shared = _cluster_state(kubeconfig, context, namespace)
-    selection = definitions.choose(options, cast("Choice", crds), existing)
-    options = replace(options, clonesets=definitions.has_clonesets(selection, existing), shared=shared)
-    kept = [f"namespace {namespace} is not changed: {shared}"] if shared else []
+    state = _cluster_state(kubeconfig, context, options)
+    selection = definitions.choose(cast("Choice", crds), state.definitions)
+    clonesets = definitions.has_clonesets(selection, state.definitions)
+    options = replace(options, clonesets=clonesets, shared=state.shared)
+    kept = [f"namespace {namespace} is not changed: {state.shared}"] if state.shared else []
     notes = (*_remaining_tasks(options), *_port_notes(options), *_mode_notes(options))
-    workloads = definitions.workload_notes(options.read().workloads, existing)
-    _print_notes(*selection.notes, *workloads, *kept, *notes)
-    _print(manifests.everything(options, selection.manifests), output)
+    workloads = definitions.workload_notes(options.read().workloads, state.definitions)
+    _print_notes(*selection.notes, *workloads, *kept, *state.notes, *notes)
+    if folder is not None:
+        _write_kustomize(folder, options, selection.manifests)
+    else:
+        _print(manifests.everything(options, selection.manifests), output)
+
+
+def _write_kustomize(folder: Path, options: Options, definitions: Sequence[JSON]) -> None:
+    from trimtab.install import kustomize
+
+    base = kustomize.Installation(options, definitions)
+    kustomize.write(folder, kustomize.files(base))
+    click.echo(f"{folder}/base")
+    for name in kustomize.overlays(base):
+        click.echo(f"{folder}/overlays/{name}")
 
 
 def _configuration(config_file: Path | None, mode: str | None) -> Mapping[str, Any]:
@@ -199,6 +222,8 @@ def _check(configuration: TrimtabConfiguration) -> None:
 def _remaining_tasks(options: Options) -> Iterator[str]:
     """What an administrator who manages the certificates has to do as well."""
     certificates = options.read().webhooks.certificates
+    if certificates.source == "CertManager" and "webhooks" in options.components:
+        yield "cert-manager issues the certificate of the webhooks: it must run in the cluster before this is applied"
     if certificates.source != "Files" or "webhooks" not in options.components:
         return
     files = f"{certificates.certificate_file} and {certificates.key_file}"
@@ -256,7 +281,7 @@ def _api_servers(kubeconfig: Path | None, context: str) -> tuple[str, ...]:
     from trimtab.kube.errors import KubeError
 
     async def ask() -> tuple[str, ...]:
-        async with _client(kubeconfig, context) as client:
+        async with connect(kubeconfig, context) as client:
             return await api_servers.ranges(client)
 
     try:
@@ -268,20 +293,45 @@ def _api_servers(kubeconfig: Path | None, context: str) -> tuple[str, ...]:
     return found
 
 
-def _cluster_state(kubeconfig: Path | None, context: str, namespace: str) -> tuple[list[JSON] | None, str]:
-    """The definitions in the cluster (None if it cannot be reached), and why the namespace is not ours."""
+@dataclass(frozen=True, slots=True)
+class _ClusterState:
+    """What an installation depends on: definitions (None if the cluster was not reached), and whose namespace it is."""
+
+    definitions: list[JSON] | None
+    shared: str
+    notes: tuple[str, ...] = ()
+
+
+def _cluster_state(kubeconfig: Path | None, context: str, options: Options) -> _ClusterState:
     from trimtab.install import namespaces
     from trimtab.kube.errors import KubeError
 
-    async def ask() -> tuple[list[JSON], str]:
-        async with _client(kubeconfig, context) as client:
-            return await _definitions(client), await namespaces.why_foreign(client, namespace)
+    async def ask() -> _ClusterState:
+        async with connect(kubeconfig, context) as client:
+            shared = await namespaces.why_foreign(client, options.namespace)
+            return _ClusterState(await _definitions(client), shared, await _installation_notes(client, options))
 
     try:
         return asyncio.run(ask())
     except KubeError as error:
         click.echo(f"trimtab: the cluster was not reached: {error}", err=True)
-        return None, namespaces.why_foreign_by_name(namespace)
+        return _ClusterState(None, namespaces.why_foreign_by_name(options.namespace))
+
+
+async def _installation_notes(client: Client, options: Options) -> tuple[str, ...]:
+    """What there is of other installations, and of an earlier configuration of this one, as far as it can be read."""
+    from trimtab.install import installations
+    from trimtab.kube.errors import Forbidden
+
+    try:
+        others = await installations.others(client, options.namespace)
+        dropped = await installations.dropped_bindings(client, options)
+    except Forbidden as error:
+        return (f"other installations were not looked for: {error}",)
+    where = sorted({each["metadata"]["namespace"] for each in dropped})
+    command = f"trimtab uninstall --namespace {options.namespace} --dropped-namespaces"
+    note = f"permissions in {', '.join(where)} are not needed any more: {command} removes them"
+    return (*installations.overlaps(options.read().namespaces, others), *([note] if where else []))
 
 
 async def _definitions(client: Client) -> list[JSON]:
@@ -291,7 +341,8 @@ async def _definitions(client: Client) -> list[JSON]:
     return list((await client.list(Resource.of(CustomResourceDefinition).raw)).items)
 
 
-def _client(kubeconfig: Path | None, context: str) -> Client:
+def connect(kubeconfig: Path | None, context: str) -> Client:
+    """A client of the cluster of a kubeconfig, which gives up soon."""
     from trimtab.kube.client import Client
     from trimtab.kube.config import discover
     from trimtab.kube.retries import NO_RETRIES
@@ -310,81 +361,6 @@ def _print(objects: Sequence[JSON], output: str) -> None:
     if output == "json":
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2))
     else:
-        text = yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-        click.echo(text, nl=False)
+        from trimtab.install.text import as_yaml
 
-
-class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines, such as the configuration, line by line."""
-
-    def represent_str(self, text: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in text else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _Dumper.represent_str)
-
-
-@click.command(
-    epilog="""
-\b
-Examples:
-  trimtab uninstall --dry-run                what would be removed
-  trimtab uninstall                          everything but the definitions of our kinds
-  trimtab uninstall --remove-crds --yes      those too, and with them every object of these kinds
-"""
-)
-@_NAMESPACE
-@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
-@click.option(
-    "--remove-crds",
-    is_flag=True,
-    help="Remove the definitions of our kinds too. That deletes every ScaleDownPolicy, PodGroupCost, UnitedTopology "
-    "and CloneSet in the cluster, and the pods of those CloneSets with them.",
-)
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@_KUBECONFIG
-@_CONTEXT
-def uninstall(
-    namespace: str, dry_run: bool, remove_crds: bool, yes: bool, kubeconfig: Path | None, context: str
-) -> None:
-    """Remove Trimtab from a cluster: its workloads, its webhooks, and every annotation and cost that it has written."""
-    asyncio.run(_uninstall(namespace, kubeconfig, context, dry_run=dry_run, remove_crds=remove_crds, sure=yes))
-
-
-async def _uninstall(
-    namespace: str, kubeconfig: Path | None, context: str, *, dry_run: bool, remove_crds: bool, sure: bool
-) -> None:
-    from trimtab.install import removal
-
-    async with _client(kubeconfig, context) as client:
-        options = await removal.installed(client, namespace)
-        definitions = await removal.ours(client)
-        if dry_run:
-            for line in removal.dry_run(options):
-                click.echo(line)
-        if remove_crds:
-            await _print_losses(client, definitions)
-        if dry_run:
-            return
-        if remove_crds and not sure:
-            click.confirm("Delete all of these objects?", abort=True)
-        left = await removal.remove(client, options, click.echo)
-        if remove_crds:
-            left += await removal.remove_definitions(client, click.echo)
-        elif definitions:
-            names = ", ".join(each["metadata"]["name"] for each in definitions)
-            click.echo(f"kept, with all their objects: {names}; --remove-crds removes them")
-        for each in left:
-            click.echo(f"could not be done: {each}", err=True)
-        if left:
-            raise click.ClickException(f"{len(left)} steps could not be done; correct what is named and run this again")
-
-
-async def _print_losses(client: Client, definitions: Sequence[JSON]) -> None:
-    """Print what would be deleted."""
-    from trimtab.install import removal
-
-    for each in definitions:
-        count = await removal.count_objects(client, each)
-        click.echo(f"removing {each['metadata']['name']} deletes the {count} objects of that kind in this cluster")
+        click.echo(as_yaml(objects), nl=False)

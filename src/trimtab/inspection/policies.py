@@ -8,6 +8,7 @@ from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.api.templates import has_scheduling_group
 from trimtab.api.workloads import CustomWorkload
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.settings import Settings
@@ -60,7 +61,8 @@ def policy_of(
     cluster: Cluster, workload: Workload, settings: Settings
 ) -> tuple[AppliedPolicy, EffectivePolicy | None, Policy]:
     """The policy that applies, as a value and as it decides. Strategies that need samples rank no pod here."""
-    ref = workload_ref(workload, cluster.owners)
+    in_group = _is_in_scheduling_group(cluster, workload)
+    ref = replace(workload_ref(workload, cluster.owners), in_scheduling_group=in_group)
     labels = cluster.namespace_labels(ref.namespace)
     found = effective_policy(ref, cluster.policies_in(ref.namespace), settings.defaults, labels)
     if found is None:
@@ -116,3 +118,9 @@ def _top(cluster: Cluster, workload: Workload) -> WorkloadRef:
         above = cluster.find(kind, workload.metadata.namespace, owner.name)
         found = above if above is not None and above.metadata.uid == owner.uid else workload
     return workload_ref(found, cluster.owners)
+
+
+def _is_in_scheduling_group(cluster: Cluster, workload: Workload) -> bool:
+    """Whether the template or some pods say so: admission may have put them into one."""
+    pods = (pod for owner in cluster.controllers_of(workload) for pod in cluster.pods_of(owner.metadata.uid))
+    return has_scheduling_group(workload.spec.template) or any(pod.spec.scheduling_group is not None for pod in pods)

@@ -79,7 +79,7 @@ def _scheduler_lease(configuration: TrimtabConfiguration) -> Sequence[Permission
 
 def _certificate(configuration: TrimtabConfiguration) -> Sequence[Permission]:
     settings = configuration.webhooks.certificates
-    if settings.source == "Files":
+    if settings.source != "Managed":
         return ()
     return (
         Permission("", ("secrets",), ("create",)),
@@ -89,7 +89,7 @@ def _certificate(configuration: TrimtabConfiguration) -> Sequence[Permission]:
 
 def _registration(configuration: TrimtabConfiguration) -> Sequence[Permission]:
     """Reading is for the call to ourselves, writing for the CA bundle."""
-    verbs = ("get",) if configuration.webhooks.certificates.source == "Files" else ("get", "patch")
+    verbs = ("get", "patch") if configuration.webhooks.certificates.source == "Managed" else ("get",)
     kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     name = configuration.webhooks.registered_as
     return (Permission("admissionregistration.k8s.io", kinds, verbs, names=(name,)),)
@@ -194,17 +194,18 @@ def manifests(options: Options) -> Iterator[JSON]:
     configuration = options.read()
     for component in options.components:
         access = ACCESS[component]
-        name = account(component)
+        name, scoped = account(component), options.scoped(account(component))
         permissions = (*access.cluster, *access.optional(configuration))
         cluster, within = _by_scope(permissions, configuration.namespaces)
-        yield _role("ClusterRole", {"name": name}, [*cluster, *access.named(configuration)], options)
-        yield _binding("ClusterRoleBinding", {"name": name}, "ClusterRole", component, options)
+        yield _role("ClusterRole", {"name": scoped}, [*cluster, *access.named(configuration)], options)
+        yield _binding("ClusterRoleBinding", {"name": scoped}, "ClusterRole", component, options)
         if within:
-            writing = f"{name}-writing"
+            writing = options.scoped(f"{name}-writing")
             yield _role("ClusterRole", {"name": writing}, within, options)
             for namespace in dict.fromkeys(configuration.namespaces):
-                metadata = {"name": writing, "namespace": namespace}
-                yield _binding("RoleBinding", metadata, "ClusterRole", component, options, role_name=writing)
+                yield _binding(
+                    "RoleBinding", {"name": writing, "namespace": namespace}, "ClusterRole", component, options
+                )
         own = {"name": name, "namespace": options.namespace}
         if access.own(configuration):
             yield _role("Role", own, access.own(configuration), options)
@@ -238,13 +239,14 @@ def _role(kind: str, metadata: JSON, permissions: Sequence[Permission], options:
     }
 
 
-def _binding(kind: str, metadata: JSON, role: str, component: str, options: Options, *, role_name: str = "") -> JSON:
+def _binding(kind: str, metadata: JSON, role: str, component: str, options: Options) -> JSON:
+    """A binding of the role of the same name."""
     subject = {"kind": "ServiceAccount", "name": account(component), "namespace": options.namespace}
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": kind,
         "metadata": metadata | {"labels": options.labels(component)},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": role_name or account(component)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": metadata["name"]},
         "subjects": [subject],
     }
 
@@ -270,7 +272,7 @@ def _user_roles(options: Options) -> Iterator[JSON]:
         kinds = [(group, tuple(each for each in names if each not in withheld)) for group, names in _KINDS]
         role = _role(
             "ClusterRole",
-            {"name": f"{NAME}-{word}"},
+            {"name": options.scoped(f"{NAME}-{word}")},
             [Permission(group, resources, verbs) for group, resources in kinds],
             options,
         )

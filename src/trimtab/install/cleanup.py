@@ -7,10 +7,12 @@ Their order matters: reverting a plan's cost restores the previous one, which ma
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from trimtab.api.annotations import NAMESPACE_LABEL
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
+from trimtab.install.installations import Scope
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, IncompleteSweep, NotFound
 from trimtab.scaledown import cost_writer
@@ -19,8 +21,8 @@ from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 
-Cleanup = Callable[[Client], Awaitable[int]]
-"""Reverts something in the whole cluster; the number of changed objects.
+Cleanup = Callable[..., Awaitable[int]]
+"""Reverts something in all namespaces, or in those that `includes` names; the number of changed objects.
 
 Raises IncompleteSweep, after all objects have been tried, if some could not be changed.
 """
@@ -28,13 +30,19 @@ Raises IncompleteSweep, after all objects have been tried, if some could not be 
 _ATTEMPTS = 5
 
 
-async def subsets(client: Client) -> int:
+def everywhere(_: str) -> bool:
+    """The scope of a cleanup that includes all namespaces."""
+    return True
+
+
+async def subsets(client: Client, *, includes: Scope = everywhere) -> int:
     """Remove the annotations and costs of subsets. Pods stay where they are."""
     count, failed = 0, dict[str, str]()
     annotator = PodAnnotator(client, Metrics())
     for _ in range(_ATTEMPTS):
-        pods = [pod async for page in client.pages(Pod) for pod in page.items if not pod.terminating]
-        changes = [(pod, costs.revert_change(pod)) for pod in pods if f"pod {pod.key}" not in failed]
+        listed = [pod async for page in client.pages(Pod) for pod in page.items if not pod.terminating]
+        pods = [pod for pod in listed if includes(pod.metadata.namespace) and f"pod {pod.key}" not in failed]
+        changes = [(pod, costs.revert_change(pod)) for pod in pods]
         if not any(change for _, change in changes):
             break
         try:
@@ -49,11 +57,12 @@ async def subsets(client: Client) -> int:
     return count
 
 
-async def namespace_labels(client: Client) -> int:
+async def namespace_labels(client: Client, *, includes: Scope = everywhere) -> int:
     """Remove the label of namespaces with a UnitedTopology."""
     labelled = await client.list(Namespace, label_selector=NAMESPACE_LABEL)
+    names = [each.metadata.name for each in labelled.items if includes(each.metadata.name)]
     failed: dict[str, str] = {}
-    for name in [namespace.metadata.name for namespace in labelled.items]:
+    for name in names:
         try:
             await client.patch(Namespace, name, {"metadata": {"labels": {NAMESPACE_LABEL: None}}})
         except NotFound:
@@ -61,8 +70,8 @@ async def namespace_labels(client: Client) -> int:
         except ApiError as error:
             failed[f"namespace {name}"] = str(error)
     if failed:
-        raise IncompleteSweep(failed, count=len(labelled.items) - len(failed))
-    return len(labelled.items)
+        raise IncompleteSweep(failed, count=len(names) - len(failed))
+    return len(names)
 
 
 CLEANUPS: Mapping[str, Cleanup] = {
@@ -72,3 +81,8 @@ CLEANUPS: Mapping[str, Cleanup] = {
     "labels of namespaces": namespace_labels,
 }
 """By what they revert, in order."""
+
+
+def cleanups_in(scope: Scope) -> dict[str, Cleanup]:
+    """The cleanups of the namespaces in a scope."""
+    return {what: partial(cleanup, includes=scope) for what, cleanup in CLEANUPS.items()}

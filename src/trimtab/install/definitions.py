@@ -13,8 +13,9 @@ from typing import Literal
 
 from trimtab.api import crds
 from trimtab.api.documents import JSON
+from trimtab.api.errors import InvalidError
 from trimtab.api.workloads import WorkloadKind
-from trimtab.install.options import Options
+from trimtab.install.options import SHARED_LABELS
 
 Choice = Literal["auto", "all", "none"]
 
@@ -42,11 +43,16 @@ def is_ours(definition: JSON) -> bool:
     return labelled and _GENERATOR not in (metadata.get("annotations") or {})
 
 
-def choose(options: Options, choice: Choice, existing: Iterable[JSON] | None) -> Selection:
-    """What to install, given the existing definitions; None if the cluster could not be reached."""
-    everything = {kind.name: _labelled(crds.manifest(kind), options) for kind in crds.KINDS}
+def choose(choice: Choice, existing: Iterable[JSON] | None) -> Selection:
+    """What to install, given the existing definitions; None if the cluster could not be reached.
+
+    Raises InvalidError if objects are stored in a version that this Trimtab does not have: they could not be read.
+    """
+    everything = {kind.name: _labelled(crds.manifest(kind)) for kind in crds.KINDS}
     if choice == "none":
         return Selection(())
+    for each in existing or ():
+        _check_stored_versions(each, everything)
     if existing is None:
         notes = {
             name: f"{name} is left out: without a cluster it is unknown whether {owner} has installed it; "
@@ -88,8 +94,19 @@ def _why_not_followed(kind: WorkloadKind, spec: JSON | None) -> str:
     return "" if "scale" in (version.get("subresources") or {}) else "has no scale subresource, which it needs"
 
 
-def _labelled(manifest: JSON, options: Options) -> JSON:
-    return {**manifest, "metadata": {**manifest["metadata"], "labels": options.labels()}}
+def _check_stored_versions(existing: JSON, everything: Mapping[str, JSON]) -> None:
+    name = existing["metadata"]["name"]
+    if name not in everything or not is_ours(existing):
+        return
+    served = {version["name"] for version in everything[name]["spec"]["versions"]}
+    lost = sorted(set((existing.get("status") or {}).get("storedVersions") or ()) - served)
+    if lost:
+        reason = f"has {', '.join(lost)}, which this version of Trimtab does not have: rewrite the stored objects first"
+        raise InvalidError(f"{name}: status.storedVersions", reason)
+
+
+def _labelled(manifest: JSON) -> JSON:
+    return {**manifest, "metadata": {**manifest["metadata"], "labels": dict(SHARED_LABELS)}}
 
 
 def has_clonesets(chosen: Selection, existing: Iterable[JSON] | None) -> bool:

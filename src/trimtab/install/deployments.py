@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from trimtab.api.annotations import CONFIGURATION_DIGEST
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.install import certificates
 from trimtab.install.options import CONTAINER_PORTS, NAME, Options, account, selecting
 
 CONFIGURATION = f"{NAME}-configuration"
@@ -105,6 +106,7 @@ def _pod(options: Options, component: str) -> JSON:
         "volumes": [
             {"name": "configuration", "configMap": {"name": CONFIGURATION}},
             {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+            *([certificates.volume(options)] if certificates.are_mounted(options, component) else []),
         ],
     }
 
@@ -145,6 +147,7 @@ def _container(options: Options, component: str) -> JSON:
         "volumeMounts": [
             {"name": "configuration", "mountPath": _FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - all else is read-only; keys pass through it
+            *([certificates.MOUNT] if certificates.are_mounted(options, component) else []),
         ],
         **({"lifecycle": _PRE_STOP} if component == "webhooks" else {}),
     }

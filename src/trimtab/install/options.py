@@ -15,6 +15,8 @@ NAME = "trimtab"
 NAMESPACE = "trimtab-system"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """The label of all our objects: an object without it is never replaced or removed."""
+INSTANCE = "app.kubernetes.io/instance"
+"""The label that says which installation an object belongs to: the namespace of that installation."""
 
 DEFAULT_CONFIGURATION: Mapping[str, Any] = {
     "apiVersion": configuration.API_VERSION,
@@ -24,12 +26,19 @@ DEFAULT_CONFIGURATION: Mapping[str, Any] = {
 }
 """The configuration unless a file is given: the scale-downs of every workload are observed, and nothing is changed."""
 
+SHARED_LABELS: Mapping[str, str] = {
+    "app.kubernetes.io/name": NAME,
+    MANAGED_BY: NAME,
+    "app.kubernetes.io/version": __version__,
+}
+"""The labels of what several installations share: the definitions of our kinds."""
+
 CONTAINER_PORTS: Mapping[str, int] = {"webhooks": 9443, "serving": 10269}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one installation."""
+    """The options of one installation. There is one in a namespace, so the namespace is its name."""
 
     namespace: str = NAMESPACE
     image: str = f"{NAME}:{__version__}"
@@ -55,7 +64,8 @@ class Options:
     def settings(self) -> JSON:
         """The configuration as it is installed. In pods, health is served to other hosts, on fixed ports."""
         tree = dict(self.configuration)
-        webhooks = {**(tree.get("webhooks") or {}), "host": "0.0.0.0", "port": CONTAINER_PORTS["webhooks"]}  # noqa: S104 - in a pod
+        registered = {"registeredAs": self.scoped(NAME)} | (tree.get("webhooks") or {})
+        webhooks = {**registered, "host": "0.0.0.0", "port": CONTAINER_PORTS["webhooks"]}  # noqa: S104 - in a pod
         serving = {**(tree.get("serving") or {}), "host": "0.0.0.0", "port": CONTAINER_PORTS["serving"]}  # noqa: S104 - in a pod
         return tree | {"namespace": self.namespace, "webhooks": webhooks, "serving": serving}
 
@@ -65,8 +75,16 @@ class Options:
 
     def labels(self, component: str = "") -> dict[str, str]:
         """The labels of every object of an installation."""
-        labels = {"app.kubernetes.io/name": NAME, MANAGED_BY: NAME, "app.kubernetes.io/version": __version__}
+        labels = {**SHARED_LABELS, INSTANCE: self.namespace}
         return labels | ({"app.kubernetes.io/component": component} if component else {})
+
+    def scoped(self, name: str) -> str:
+        """The name of a cluster-scoped object, such as `trimtab-webhooks.team-a`.
+
+        Namespaces have no dots in their names, so no two installations share an object. In the usual namespace the name
+        is short, as it always was.
+        """
+        return name if self.namespace == NAMESPACE else f"{name}.{self.namespace}"
 
 
 def selecting(component: str) -> dict[str, str]:

@@ -84,7 +84,7 @@ def _controllers(options: Options) -> Iterator[JSON]:
 def exempt(options: Options) -> tuple[str, ...]:
     """The namespaces in which the controllers create and delete no pods, unless the configuration names them."""
     named = options.read().namespaces
-    return tuple(sorted({"kube-system", options.namespace} - set(named)))
+    return tuple(each for each in dict.fromkeys(("kube-system", options.namespace)) if each not in named)
 
 
 def _user(options: Options, component: str) -> str:
@@ -135,7 +135,7 @@ def _policy(
     namespaces: Sequence[str] = (),
 ) -> Iterator[JSON]:
     """A policy that refuses, and its binding to all namespaces or to some."""
-    metadata: JSON = {"name": name, "labels": options.labels()}
+    metadata: JSON = {"name": options.scoped(name), "labels": options.labels()}
     yield {
         "apiVersion": _API,
         "kind": "ValidatingAdmissionPolicy",
@@ -147,7 +147,7 @@ def _policy(
             "validations": [{"expression": expression, "message": message, "reason": "Forbidden"}],
         },
     }
-    spec: JSON = {"policyName": name, "validationActions": ["Deny"]}
+    spec: JSON = {"policyName": metadata["name"], "validationActions": ["Deny"]}
     if namespaces:
         by_name = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(namespaces)}
         spec |= {"matchResources": {"namespaceSelector": {"matchExpressions": [by_name]}}}

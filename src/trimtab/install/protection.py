@@ -58,7 +58,7 @@ def _policy(name: str, options: Options, rule: JSON, exempt: Sequence[str], vali
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name, "labels": options.labels()},
+        "metadata": {"name": options.scoped(name), "labels": options.labels()},
         "spec": {
             "failurePolicy": "Ignore",
             "matchConstraints": {"resourceRules": [rule]},
@@ -69,6 +69,12 @@ def _policy(name: str, options: Options, rule: JSON, exempt: Sequence[str], vali
 
 
 def _binding(name: str, options: Options) -> JSON:
+    """The binding of a policy to labelled namespaces; if the configuration names namespaces, to those of them."""
+    selector: JSON = {"matchLabels": {PROTECT_COSTS: "true"}}
+    managed = options.read().namespaces
+    if managed:
+        by_name = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(managed)}
+        selector |= {"matchExpressions": [by_name]}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
@@ -76,7 +82,7 @@ def _binding(name: str, options: Options) -> JSON:
         "spec": {
             "policyName": name,
             "validationActions": ["Deny", "Audit"] if options.deny_cost_changes else ["Warn", "Audit"],
-            "matchResources": {"namespaceSelector": {"matchLabels": {PROTECT_COSTS: "true"}}},
+            "matchResources": {"namespaceSelector": selector},
         },
     }
 

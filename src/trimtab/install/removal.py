@@ -16,21 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import yaml
-
 from trimtab.api import crds
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
-from trimtab.install import manifests, namespaces
-from trimtab.install.cleanup import CLEANUPS, Cleanup
+from trimtab.install import installations, manifests, namespaces
+from trimtab.install.cleanup import CLEANUPS, Cleanup, cleanups_in
 from trimtab.install.definitions import is_ours
-from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
-from trimtab.install.options import MANAGED_BY, NAME, Options, account
+from trimtab.install.deployments import CONFIGURATION
+from trimtab.install.options import INSTANCE, MANAGED_BY, NAME, Options, account
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
 from trimtab.kube.errors import ApiError, IncompleteSweep, NotFound, Unreachable
-from trimtab.kube.files import parse_yaml
 from trimtab.kube.resources import Resource, untyped
 
 Report = Callable[[str], None]
@@ -40,10 +37,12 @@ _POLICY_TIMEOUT = 30.0
 _INTERVAL = 0.5
 
 PLURALS: Mapping[str, str] = {
+    "Certificate": "certificates",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "ConfigMap": "configmaps",
     "Deployment": "deployments",
+    "Issuer": "issuers",
     "Lease": "leases",
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "Namespace": "namespaces",
@@ -70,11 +69,10 @@ async def installed(client: Client, namespace: str) -> Options:
     options = Options(namespace=namespace, shared=await namespaces.why_in_use(client, namespace), monitoring=True)
     try:
         stored = await client.get(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, namespace=namespace)
-        configured = replace(options, configuration=dict(parse_yaml(stored["data"][CONFIGURATION_FILE])))
-        configured.read()
-    except (NotFound, KeyError, ValueError, TypeError, yaml.YAMLError):  # InvalidError is a ValueError
+    except NotFound:
         return options
-    return configured
+    found = installations.configured(stored)
+    return options if found is None else replace(options, configuration=found)
 
 
 def dry_run(options: Options) -> Iterator[str]:
@@ -88,10 +86,15 @@ def dry_run(options: Options) -> Iterator[str]:
 
 
 async def remove(
-    client: Client, options: Options, report: Report, *, cleanups: Mapping[str, Cleanup] = CLEANUPS
+    client: Client, options: Options, report: Report, *, cleanups: Mapping[str, Cleanup] | None = None
 ) -> list[str]:
-    """Remove an installation from a cluster; what could not be done. Raises Unreachable if the cluster is gone."""
-    objects = manifests.everything(options)
+    """Remove an installation from a cluster; what could not be done. Raises Unreachable if the cluster is gone.
+
+    By default it runs the cleanups of the namespaces that no other installation manages.
+    """
+    objects = [*manifests.everything(options), *await installations.dropped_bindings(client, options)]
+    if cleanups is None:
+        cleanups = cleanups_in(await _scope(client, options, report))
     left = await _delete(client, [each for each in objects if each["kind"] in _WEBHOOK_KINDS], report)
     left += await _delete(client, [each for each in objects if each["kind"] == "Deployment"], report)
     await _wait_for_pods(client, options, report)
@@ -104,6 +107,20 @@ async def remove(
     if options.shared:
         report(f"kept: Namespace {options.namespace}: {options.shared}")
     return left
+
+
+async def remove_dropped_bindings(client: Client, options: Options, report: Report) -> list[str]:
+    """Remove the permissions in namespaces that the configuration does not name any more; what could not be done."""
+    return await _delete(client, await installations.dropped_bindings(client, options), report)
+
+
+async def _scope(client: Client, options: Options, report: Report) -> installations.Scope:
+    others = await installations.others(client, options.namespace)
+    for each in others:
+        report(
+            f"kept: what is written in {', '.join(each.manages) or 'all namespaces'}, which {each.namespace} manages"
+        )
+    return installations.scope(others)
 
 
 async def _run_cleanup(client: Client, what: str, cleanup: Cleanup) -> tuple[str, list[str]]:
@@ -190,8 +207,9 @@ async def _delete(client: Client, objects: Sequence[JSON], report: Report) -> li
         label = _name_of(each)
         try:
             existing = await client.get(resource, name, namespace=namespace)
-            if not _is_labelled(existing):
-                report(f"kept: {label} does not carry the label {MANAGED_BY}: {NAME}")
+            reason = _why_kept(existing, each)
+            if reason:
+                report(f"kept: {label} {reason}")
                 continue
             await client.delete(resource, name, namespace=namespace, uid=existing["metadata"]["uid"])
         except NotFound:
@@ -211,9 +229,13 @@ def _name_of(manifest: JSON) -> str:
     return f"{manifest['kind']} {namespace}{metadata['name']}"
 
 
-def _is_labelled(existing: JSON) -> bool:
-    """Whether an object is ours. Leases have no labels; their names are ours alone."""
-    return namespaces.is_ours(existing) or existing["kind"] == "Lease"
+def _why_kept(existing: JSON, wanted: JSON) -> str:
+    """Why an object is not removed; empty if it is ours. Leases have no labels; their names are ours alone."""
+    if not namespaces.is_ours(existing) and existing["kind"] != "Lease":
+        return f"does not carry the label {MANAGED_BY}: {NAME}"
+    owner = (existing["metadata"].get("labels") or {}).get(INSTANCE, "")
+    own = (wanted["metadata"].get("labels") or {}).get(INSTANCE, "")
+    return f"belongs to the installation in {owner}" if owner and own and owner != own else ""
 
 
 async def _wait_for_pods(client: Client, options: Options, report: Report) -> None:

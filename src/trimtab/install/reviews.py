@@ -25,6 +25,7 @@ from trimtab.api.annotations import (
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
 from trimtab.defaulting import reviews as default_constraints
+from trimtab.install import certificates
 from trimtab.install.options import Options
 from trimtab.scaledown.intent import reviews
 from trimtab.unitedtopology.admission import deletion_reviews, pod_reviews
@@ -196,7 +197,7 @@ CLONESETS = Review(
 def manifests(options: Options) -> Iterator[JSON]:
     """The configurations of an installation, which name its Service; none, if it has no webhooks.
 
-    The running webhooks fill in `caBundle`, unless an administrator manages the certificates.
+    The running webhooks fill in `caBundle`, unless an administrator or cert-manager manages the certificates.
     """
     if "webhooks" in options.components:
         configuration = options.read()
@@ -204,6 +205,7 @@ def manifests(options: Options) -> Iterator[JSON]:
             configuration,
             _with_ca_bundle(_by_service(configuration), options.ca_bundle),
             labels=options.labels(),
+            annotations=certificates.injection(options),
             exempt=("kube-system", options.namespace),
             clonesets=options.clonesets,
         )
@@ -214,6 +216,7 @@ def configurations(
     client: ClientConfig,
     *,
     labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
     exempt: Sequence[str] = ("kube-system",),
     clonesets: bool = True,
 ) -> Iterator[JSON]:
@@ -225,10 +228,11 @@ def configurations(
             if review.kind == kind and review.is_enabled(configuration)
         ]
         if webhooks:
+            metadata: JSON = {"name": configuration.webhooks.registered_as, "labels": dict(labels)}
             yield {
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": kind,
-                "metadata": {"name": configuration.webhooks.registered_as, "labels": dict(labels)},
+                "metadata": metadata | ({"annotations": dict(annotations)} if annotations else {}),
                 "webhooks": webhooks,
             }
 
@@ -282,7 +286,7 @@ def _timeout(budget: float) -> int:
 
 def _namespaces(review: Review, configuration: TrimtabConfiguration, exempt: Sequence[str]) -> JSON:
     name = "kubernetes.io/metadata.name"
-    expressions: list[JSON] = [{"key": name, "operator": "NotIn", "values": sorted(set(exempt))}]
+    expressions: list[JSON] = [{"key": name, "operator": "NotIn", "values": list(dict.fromkeys(exempt))}]
     if configuration.namespaces:
         expressions.append({"key": name, "operator": "In", "values": list(configuration.namespaces)})
     without = review.without(configuration)

@@ -13,3 +13,9 @@ A plugin is one module or folder with its filter, its score and its requeue hint
                            ↑
                         requeue
 """
+
+from trimtab.placement.decisions import Decision
+from trimtab.placement.engine import place
+from trimtab.placement.profiles import default_profile, profiles
+
+__all__ = ["Decision", "default_profile", "place", "profiles"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -185,16 +185,19 @@ class CostWriter:
         return count
 
 
-async def sweep(client: Client, *, namespace: str = "", metrics: Metrics | None = None) -> int:
-    """Revert every cost that a plan ever wrote, in all namespaces or in one; how many there were.
+async def sweep(
+    client: Client, *, includes: Callable[[str], bool] = lambda _: True, metrics: Metrics | None = None
+) -> int:
+    """Revert every cost that a plan ever wrote, in all namespaces or in those included; how many there were.
 
     For uninstalling: it reads the cluster alone, needs no running Trimtab, and may be repeated. Raises IncompleteSweep,
     after all pods have been tried.
     """
     writer = CostWriter(client, metrics=metrics)
     count, failed = 0, dict[str, str]()
-    async for page in client.pages(Pod, namespace=namespace):
-        count += await writer.sweep(page.items, failed)
+    async for page in client.pages(Pod):
+        pods = [pod for pod in page.items if includes(pod.metadata.namespace)]
+        count += await writer.sweep(pods, failed)
     if failed:
         raise IncompleteSweep(failed, count=count)
     return count

@@ -39,8 +39,10 @@ BY_PLAN = "plan"
 BY_OWNER = "owner"
 ORPHANS = "orphans"
 RANKED = "ranked"
+GROUPED = "grouped"
 """Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names; PodGroupCosts by the
-owner that they name; pods without a controller by namespace; pods with an annotated rank by the controller's UID."""
+owner that they name; pods without a controller by namespace; pods with an annotated rank, and pods of a scheduling
+group, by the controller's UID."""
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | CustomWorkload
 
@@ -71,7 +73,7 @@ class View:
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
         self.snapshot = Snapshot()
         of_pods = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: by_plan, ORPHANS: orphans}
-        of_pods |= {RANKED: ranked}
+        of_pods |= {RANKED: ranked, GROUPED: grouped}
         self.pods = self._informer(Pod, of_pods)
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
@@ -176,6 +178,10 @@ class View:
         """The pods of a controller that have an annotated rank."""
         return self.pods.store.by(RANKED, uid)
 
+    def grouped_pods(self, uid: str) -> list[Pod]:
+        """The pods of a controller that belong to a scheduling group."""
+        return self.pods.store.by(GROUPED, uid)
+
     def costs_naming(self, kind: str, namespace: str, name: str) -> list[PodGroupCost]:
         """The PodGroupCosts that name this owner."""
         return self.group_costs.store.by(BY_OWNER, f"{namespace}/{kind}/{name}")
@@ -237,6 +243,11 @@ class View:
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
         return Informer(self._client, kind, indexes=indexes, rng=self._rng)
+
+
+def grouped(pod: Pod) -> Iterable[str]:
+    """An index: pods of a scheduling group, by their controller."""
+    return by_controller(pod) if pod.spec.scheduling_group is not None else ()
 
 
 def orphans(pod: Pod) -> Iterable[str]:

@@ -6,6 +6,8 @@
 | Invalid            | the spec is invalid (it was stored while validation was off)   | left as they are               |
 | TargetConflict     | an older UnitedTopology has the same target, or the target is  | annotations and costs reverted |
 |                    | a ReplicaSet that another workload owns                        |                                |
+| TargetInScheduling | the target's pods are disrupted as their scheduling group says | annotations and costs reverted |
+| Group              |                                                                |                                |
 | TargetNotFound     | the target does not exist                                      | there are none                 |
 | Reconciled         | the pods of the target are allocated to subsets                | counted, annotated, ranked     |
 """
@@ -32,10 +34,14 @@ REASONS = (
     Reason.POD_WEBHOOK_DISABLED,
     Reason.INVALID,
     Reason.TARGET_CONFLICT,
+    Reason.TARGET_IN_SCHEDULING_GROUP,
     Reason.TARGET_NOT_FOUND,
     Reason.RECONCILED,
 )
 """Every reason of the Ready condition."""
+
+
+_REVERTING = frozenset({Reason.POD_WEBHOOK_DISABLED, Reason.TARGET_CONFLICT, Reason.TARGET_IN_SCHEDULING_GROUP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class Readiness:
     @property
     def must_revert(self) -> bool:
         """Whether annotations and costs must be removed from pods."""
-        return self.reason in (Reason.POD_WEBHOOK_DISABLED, Reason.TARGET_CONFLICT)
+        return self.reason in _REVERTING
 
 
 class Cluster(Protocol):
@@ -96,6 +102,10 @@ def evaluator(
         if target.parent:
             message = f"ReplicaSet {reference.name} belongs to {target.parent}; make that the target"
             return Readiness(Reason.TARGET_CONFLICT, message)
+        if target.in_scheduling_group:
+            message = f"the pods of {reference.kind} {reference.name} belong to a scheduling group (schedulingGroup)"
+            message += ", which is disrupted as its PodGroup says; remove it from the template, or delete this object"
+            return Readiness(Reason.TARGET_IN_SCHEDULING_GROUP, message)
         message = f"the pods of {reference.kind} {reference.name} are allocated to subsets"
         message += _shortfall(topology, target)
         return Readiness(Reason.RECONCILED, message)

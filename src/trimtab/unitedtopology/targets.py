@@ -9,7 +9,7 @@ a new number. Until the ReplicaSet of a rollout has been seen, the one before is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from trimtab.api import percent
@@ -17,6 +17,7 @@ from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import SPECIFIED_DELETE, CloneSet
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
+from trimtab.api.templates import has_scheduling_group
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.workloads import CustomWorkload
 
@@ -46,10 +47,17 @@ class Target:
     """The UIDs of the pods' controllers."""
     parent: str = ""
     """`Deployment web`, for a ReplicaSet that belongs to it."""
+    in_scheduling_group: bool = False
+    """Whether its pods belong to a scheduling group, as its template says."""
 
 
 def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
     """A workload as a target; `sets` are its ReplicaSets."""
+    found = _target_of(workload, sets)
+    return replace(found, in_scheduling_group=True) if has_scheduling_group(workload.spec.template) else found
+
+
+def _target_of(workload: Workload, sets: Iterable[ReplicaSet]) -> Target:
     uid = workload.metadata.uid
     match workload:
         case Deployment() | CustomWorkload():

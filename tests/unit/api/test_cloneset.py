@@ -117,6 +117,12 @@ def labelled(name: str) -> dict[str, Any]:
             id="pods with a deadline",
         ),
         pytest.param(
+            {"template": pods(schedulingGroup={"podGroupName": "gang"})},
+            "spec.template.spec.schedulingGroup",
+            "one by one",
+            id="pods of a scheduling group",
+        ),
+        pytest.param(
             {"template": {**TEMPLATE, "spec": "pod"}}, "spec.template.spec", "spec of a pod", id="no template at all"
         ),
         pytest.param(

@@ -214,3 +214,58 @@ async def test_install_and_uninstall(server: Server, tmp_path: Path) -> None:
     done = await typed("uninstall", folder=tmp_path, server=server)
     assert done.returncode == 0
     assert [line for line in done.stdout.splitlines() if not line.startswith("reverted: 0 ")] == []
+
+
+def test_a_kustomization_is_written_instead_of_printing(tmp_path: Path) -> None:
+    """With the options of the command line; the directories that can be applied are listed."""
+    done = trimtab("install", "--mode", "enforce", "--kustomize", "made", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = [tmp_path / line / "kustomization.yaml" for line in done.stdout.splitlines()]
+    assert listed[0] == tmp_path / "made/base/kustomization.yaml"
+    assert all(path.exists() for path in listed)
+    (config,) = [
+        each
+        for each in yaml.safe_load_all((tmp_path / "made/base/workloads.yaml").read_text())
+        if each["kind"] == "ConfigMap"
+    ]
+    assert '"mode": "Enforce"' in config["data"]["trimtab.yaml"]
+    refused = trimtab("install", "--local", "--kustomize", "made", folder=tmp_path)
+    assert "cannot be combined with --local" in refused.stderr
+
+
+async def test_another_installation_is_noted_and_keeps_the_definitions(server: Server, tmp_path: Path) -> None:
+    """What both manage, permissions that are left, and why definitions are not removed."""
+    text = json.dumps({"namespaces": ["shop", "bank"]})
+    binding = {
+        "metadata": {"name": "trimtab-webhooks-writing", "labels": {"app.kubernetes.io/managed-by": "trimtab"}},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "trimtab-webhooks-writing"},
+        "subjects": [{"kind": "ServiceAccount", "name": "trimtab-webhooks", "namespace": "trimtab-system"}],
+    }
+    configuration = {
+        "metadata": {"name": "trimtab-configuration", "labels": {"app.kubernetes.io/name": "trimtab"}},
+        "data": {"trimtab.yaml": text},
+    }
+    async with Client(Session(discover(server.kubeconfig))) as client:
+        await client.create(untyped("v1", "ConfigMap", "configmaps"), configuration, namespace="default")
+        bindings = untyped("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+        await client.create(bindings, binding, namespace="kube-public")
+    (tmp_path / "trimtab.yaml").write_text("namespaces: [shop]\n")
+    printed = await typed("install", "--config", "trimtab.yaml", folder=tmp_path, server=server)
+    assert "the installation in default manages shop too" in printed.stderr
+    assert "permissions in kube-public are not needed any more" in printed.stderr
+    refused = await typed("uninstall", "--remove-crds", "--yes", folder=tmp_path, server=server)
+    assert refused.returncode != 0
+    assert "the installations in default use the definitions" in refused.stderr
+    planned = await typed("uninstall", "--dropped-namespaces", "--dry-run", folder=tmp_path, server=server)
+    assert planned.stdout == "would remove RoleBinding kube-public/trimtab-webhooks-writing\n"
+    done = await typed("uninstall", "--dropped-namespaces", folder=tmp_path, server=server)
+    assert done.stdout == "removed RoleBinding kube-public/trimtab-webhooks-writing\n"
+    assert (await typed("uninstall", "--dropped-namespaces", folder=tmp_path, server=server)).stdout == ""
+
+
+def test_cert_manager_is_needed_before_its_objects_are_applied(tmp_path: Path) -> None:
+    """Its kinds are not known otherwise."""
+    (tmp_path / "trimtab.yaml").write_text("webhooks: {certificates: {source: CertManager}}\n")
+    done = trimtab("install", "--config", "trimtab.yaml", folder=tmp_path)
+    assert "it must run in the cluster before this is applied" in done.stderr
+    assert "kind: Certificate" in done.stdout

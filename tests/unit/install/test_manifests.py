@@ -29,7 +29,7 @@ OPTIONS = Options()
 
 def installed(options: Options = OPTIONS) -> list[JSON]:
     """Everything, definitions included."""
-    return manifests.everything(options, definitions.choose(options, "all", []).manifests)
+    return manifests.everything(options, definitions.choose("all", []).manifests)
 
 
 def of_kind(kind: str, options: Options = OPTIONS) -> list[JSON]:
@@ -337,10 +337,21 @@ def test_a_definition_that_is_not_ours_is_never_replaced(
     choice: Any, found: list[JSON] | None, missing: set[str]
 ) -> None:
     """Replacing it would change what other people's objects mean."""
-    chosen = definitions.choose(OPTIONS, choice, found)
+    chosen = definitions.choose(choice, found)
     names = {each["metadata"]["name"] for each in chosen.manifests}
     assert names == {kind.name for kind in crds.KINDS} - missing
     assert bool(chosen.notes) == (bool(missing) and choice != "none")
+
+
+@pytest.mark.parametrize(("stored", "is_refused"), [(["v1alpha1"], False), (["v1alpha1", "v1beta1"], True)])
+def test_a_definition_that_could_not_read_stored_objects_is_not_printed(stored: list[str], is_refused: bool) -> None:
+    """As after a downgrade by several versions; the API server would refuse it, with fewer words."""
+    found = present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS) | {"status": {"storedVersions": stored}}
+    if is_refused:
+        with pytest.raises(InvalidError, match="storedVersions: has v1beta1"):
+            definitions.choose("auto", [found])
+    else:
+        assert len(definitions.choose("auto", [found]).manifests) == len(crds.KINDS)
 
 
 def test_only_our_own_clonesets_are_validated() -> None:
@@ -363,7 +374,7 @@ def test_only_our_own_clonesets_are_validated() -> None:
 )
 def test_whether_the_clonesets_of_a_cluster_are_ours(choice: Any, found: list[JSON] | None, whose: bool) -> None:
     """Asked of the cluster where it can be."""
-    assert definitions.has_clonesets(definitions.choose(OPTIONS, choice, found), found) == whose
+    assert definitions.has_clonesets(definitions.choose(choice, found), found) == whose
 
 
 # Protection of costs.

@@ -40,7 +40,7 @@ def test_every_policy_is_bound_and_refuses() -> None:
 )
 def test_controllers_handle_no_pods_in_exempt_namespaces(options: Options, want: list[str]) -> None:
     """Where nothing of theirs can be."""
-    specs = printed(options)[privileges.PODS]
+    specs = printed(options)[options.scoped(privileges.PODS)]
     selector = specs["ValidatingAdmissionPolicyBinding"]["matchResources"]["namespaceSelector"]
     assert selector["matchExpressions"][0]["values"] == want
     (condition,) = specs["ValidatingAdmissionPolicy"]["matchConditions"]

@@ -72,7 +72,7 @@ async def left(client: Client, objects: list[JSON]) -> list[str]:
 async def test_what_was_installed_is_removed_and_may_be_removed_again(tmp_path: Path) -> None:
     """Webhooks first, then what runs, then what was written, then the rest; definitions stay."""
     async with a_cluster(tmp_path) as client:
-        chosen = definitions.choose(OPTIONS, "auto", [])
+        chosen = definitions.choose("auto", [])
         objects = manifests.everything(OPTIONS, chosen.manifests)
         await put(client, *objects)
         lines: list[str] = []
@@ -195,20 +195,20 @@ async def test_what_is_not_ours_stays(tmp_path: Path) -> None:
         theirs = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
-            "metadata": {"name": "trimtab-view"},
+            "metadata": {"name": "trimtab-view.level"},
             "rules": [],
         }
         await put(client, theirs)
         lines: list[str] = []
         await removal.remove(client, OPTIONS, lines.append, cleanups={})
-        assert await left(client, [theirs]) == ["ClusterRole trimtab-view"]
-        assert "kept: ClusterRole trimtab-view" in lines[0]
+        assert await left(client, [theirs]) == ["ClusterRole trimtab-view.level"]
+        assert "kept: ClusterRole trimtab-view.level" in lines[0]
 
 
 async def test_definitions_go_only_if_they_are_ours(tmp_path: Path) -> None:
     """And it is known beforehand how many objects go with each."""
     async with a_cluster(tmp_path) as client:
-        ours, *_, theirs = definitions.choose(OPTIONS, "all", []).manifests
+        ours, *_, theirs = definitions.choose("all", []).manifests
         theirs = {**theirs, "metadata": {"name": theirs["metadata"]["name"]}}
         await put(client, ours, theirs)
         found = await removal.ours(client)

@@ -7,8 +7,9 @@ import pytest
 from tests.lab.rollouts import REVISION, Rollout
 from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api import codec
-from trimtab.api.apps import ReplicaSet
+from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.documents import JSON
 from trimtab.testing.builders import uid_for
 from trimtab.unitedtopology.targets import Target, target_of
 
@@ -48,6 +49,14 @@ def test_the_revision_of_a_kind_that_the_configuration_names_is_its_newest_repli
 def test_a_deployment_without_replicasets_has_no_revision_yet() -> None:
     """It was created a moment ago."""
     assert target_of(deployment(4)) == Target(uid_for("Deployment/web"), 4)
+
+
+@pytest.mark.parametrize(("group", "want"), [({"podGroupName": "gang"}, True), (None, False)])
+def test_the_template_says_whether_pods_belong_to_a_scheduling_group(group: dict[str, str] | None, want: bool) -> None:
+    """They are disrupted as their PodGroup says."""
+    template: JSON = {"spec": {"containers": [], "schedulingGroup": group}}
+    tree = {"metadata": {"name": "web", "uid": "u"}, "spec": {"selector": {}, "template": template}}
+    assert target_of(codec.convert(tree, Deployment)).in_scheduling_group == want
 
 
 def test_a_replicaset_is_its_own_revision() -> None:

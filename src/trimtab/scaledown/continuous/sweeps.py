@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
@@ -14,8 +15,8 @@ from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.continuous.group_costs import GroupCosts
 
 
-async def sweep(client: Client, *, namespace: str = "") -> int:
-    """Revert every cost of a policy, in all namespaces or in one; how many there were.
+async def sweep(client: Client, *, includes: Callable[[str], bool] = lambda _: True) -> int:
+    """Revert every cost of a policy, in all namespaces or in those included; how many there were.
 
     It reads the cluster alone, needs no running Trimtab, and may be repeated. Raises IncompleteSweep, after all objects
     have been tried.
@@ -23,11 +24,13 @@ async def sweep(client: Client, *, namespace: str = "") -> int:
     limit = TokenBucket(1000.0, 1000, client.clock)
     report = CarrierReport()
     pods, groups = AnnotationCosts(client, limit), GroupCosts(client, limit)
-    async for page in client.pages(Pod, namespace=namespace):
-        await pods.revert(page.items, report, reason="sweep")
+    async for page in client.pages(Pod):
+        included = [pod for pod in page.items if includes(pod.metadata.namespace)]
+        await pods.revert(included, report, reason="sweep")
     with contextlib.suppress(NotFound):  # the kind may not be installed
-        for known in (await client.list(PodGroupCost, namespace=namespace)).items:
-            await groups.revert(known, report, reason="sweep")
+        for known in (await client.list(PodGroupCost)).items:
+            if includes(known.metadata.namespace):
+                await groups.revert(known, report, reason="sweep")
     if report.failed:
         raise IncompleteSweep(report.failed, count=report.reverted)
     return report.reverted

@@ -106,6 +106,7 @@ class Gate:
         policy = self._policy_of(ref, request.after)
         gaps, notes = self._about_explicit_ranks(ref, policy)
         if policy is None:
+            notes += tuple(filter(None, [self._groups.scheduling_group_note(ref)]))
             return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED, notes)
         skip, warnings = self._why_skipped(request, ref, policy)
         is_held = is_on_scale_intent(policy.spec) or (

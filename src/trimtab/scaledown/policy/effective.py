@@ -16,7 +16,8 @@ be overridden, so a policy that overrides one does not overlap. A policy that is
 applies: a mistake in it must not make another policy's strategies apply to the workload.
 
 No policy applies where scale-downs are disabled, in an exempt namespace, where the workload or its namespace opts out,
-for a kind that does not choose its victims by cost, or for pods that two workloads select (see `conflicts`).
+for a kind that does not choose its victims by cost, for pods of a scheduling group, which may have to be disrupted all
+together, or for pods that two workloads select (see `conflicts`).
 """
 
 from __future__ import annotations
@@ -126,7 +127,18 @@ def exemption(workload: WorkloadRef, defaults: Defaults, namespace_labels: Mappi
         return f"namespace {workload.namespace} opts out with {OPT_OUT}: {OPTED_OUT}"
     if workload.opted_out:
         return f"{workload} opts out with {OPT_OUT}: {OPTED_OUT}"
-    return "" if workload.is_configured else unsupported(workload.api_version, workload.kind)
+    reason = "" if workload.is_configured else unsupported(workload.api_version, workload.kind)
+    return reason or scheduling_group_reason(workload)
+
+
+def scheduling_group_reason(workload: WorkloadRef) -> str:
+    """Why no policy applies to a workload whose pods belong to a scheduling group; empty for others."""
+    if not workload.in_scheduling_group:
+        return ""
+    return (
+        f"the pods of {workload} belong to a scheduling group (schedulingGroup), which is disrupted as its PodGroup "
+        "says: Trimtab chooses none of them"
+    )
 
 
 def unsupported(api_version: str, kind: str, owners: ReplicaSetOwners = DEPLOYMENTS) -> str:

@@ -165,8 +165,8 @@ class Groups:
 
     def policy_for(self, ref: WorkloadRef) -> EffectivePolicy | None:
         """The policy that applies to a workload. Explicit ranks replace the strategies of a default policy."""
-        known = self._view.policies_in(ref.namespace)
-        found = effective.effective_policy(ref, known, self.defaults, self._view.namespace_labels(ref.namespace))
+        known, labels = self._view.policies_in(ref.namespace), self._view.namespace_labels(ref.namespace)
+        found = effective.effective_policy(self._with_pods(ref), known, self.defaults, labels)
         source = self.explicit_ranks(ref).source if found is not None and found.is_default else ""
         if found is None or not source:
             return found
@@ -183,7 +183,16 @@ class Groups:
 
     def exemption(self, ref: WorkloadRef) -> str:
         """Why no policy applies to a workload."""
-        return effective.exemption(ref, self.defaults, self._view.namespace_labels(ref.namespace))
+        return effective.exemption(self._with_pods(ref), self.defaults, self._view.namespace_labels(ref.namespace))
+
+    def scheduling_group_note(self, ref: WorkloadRef) -> str:
+        """Why a policy that would apply to a workload does not, if that is the scheduling group of its pods."""
+        labels, known = self._view.namespace_labels(ref.namespace), self._view.policies_in(ref.namespace)
+        reason = effective.scheduling_group_reason(self._with_pods(ref))
+        otherwise = replace(ref, in_scheduling_group=False)
+        if not reason or effective.effective_policy(otherwise, known, self.defaults, labels) is None:
+            return ""
+        return reason
 
     def refs_in(self, namespace: str) -> Iterator[WorkloadRef]:
         """All workloads of a namespace as policies refer to them."""
@@ -213,6 +222,13 @@ class Groups:
             policy=policy,
             conflicts=self.conflicting_with(top) if policy is not None else (),
         )
+
+    def _with_pods(self, ref: WorkloadRef) -> WorkloadRef:
+        """A workload with what its pods say: admission may have put them into a scheduling group."""
+        sets = self._view.sets.store.by(BY_CONTROLLER, ref.uid) if ref.kind == "Deployment" else ()
+        if not any(self._view.grouped_pods(uid) for uid in (ref.uid, *(each.metadata.uid for each in sets))):
+            return ref
+        return replace(ref, in_scheduling_group=True)
 
     def _inherited(self, ref: WorkloadRef) -> WorkloadRef:
         """A ReplicaSet opts out with the workload that owns it."""

@@ -16,6 +16,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from trimtab.api.model import Model
 from trimtab.api.selectors import NOTHING, Selector
+from trimtab.api.templates import has_scheduling_group
 from trimtab.api.workloads import DEPLOYMENTS, CustomWorkload, ReplicaSetOwners
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | StatefulSet | CustomWorkload
@@ -35,6 +36,8 @@ class WorkloadRef:
     selector: Selector = NOTHING
     """The pods that it selects."""
     opted_out: bool = False
+    in_scheduling_group: bool = False
+    """Whether its pods belong to a scheduling group, as its template or some of them say."""
     is_managed: bool = False
     """Whether it is a ReplicaSet of a Deployment, or of another workload that owns it, and users scale that."""
     is_configured: bool = False
@@ -79,6 +82,7 @@ def workload_ref(workload: Workload, owners: ReplicaSetOwners = DEPLOYMENTS) -> 
         pod_labels=_template_labels(workload.spec.template),
         selector=compile_selector(workload.spec.selector),
         opted_out=opts_out(metadata.annotations) or opts_out(metadata.labels),
+        in_scheduling_group=has_scheduling_group(workload.spec.template),
         is_managed=owners.resizes(metadata),
         is_configured=isinstance(workload, CustomWorkload),
         owner=None if owner is None else (_served_version(owner, owners), owner.kind, owner.name),

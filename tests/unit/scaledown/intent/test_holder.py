@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from tests.unit.scaledown.policy_cluster import POLICIES, deployment, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
+from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.configuration import RESERVED_MILLISECONDS
@@ -689,6 +690,40 @@ async def test_pods_that_two_workloads_select_are_not_ranked_and_the_user_is_war
     assert warnings[0] == "Deployment web and Deployment other select the same pods, which are not ranked"
     assert "did not plan this scale-down: another workload selects the same pods" in warnings[1]
     assert cluster.writes() == []
+
+
+GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
+
+
+async def _group_by_template(cluster: ScaleCluster) -> None:
+    await cluster.user.patch(Deployment, "web", {"spec": {"template": {"spec": GROUP}}}, namespace="default")
+    await cluster.settle()
+
+
+async def _group_one_pod(cluster: ScaleCluster) -> None:
+    """Replace a pod by one that admission has put into a group, while the controllers rest."""
+    await cluster.stop()
+    first, *_ = await cluster.pods()
+    container = {"name": "main", "image": "app:1"}
+    metadata = {"name": "gang", "labels": {"app": "web"}}
+    owners = codec.to_tree(first.metadata.owner_references)
+    await cluster.user.delete(Pod, first.metadata.name, namespace="default", grace_period_seconds=0)
+    spec = {"nodeName": first.spec.node_name, "containers": [container], **GROUP}
+    await cluster.create(Pod, {"metadata": {**metadata, "ownerReferences": owners}, "spec": spec})
+
+
+@pytest.mark.parametrize("group", [_group_by_template, _group_one_pod], ids=["as the template says", "as one pod says"])
+async def test_pods_of_a_scheduling_group_are_never_chosen_and_the_user_is_warned(
+    cluster: ScaleCluster, group: Callable[[ScaleCluster], Awaitable[None]]
+) -> None:
+    """Their PodGroup may allow them to be disrupted all together only."""
+    await group(cluster)
+    before = len(cluster.writes())
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    assert outcomes(cluster) == {"no-policy": 1}
+    (warning,) = [text for answer in cluster.answers for text in answer]
+    assert "the pods of Deployment default/web belong to a scheduling group" in warning
+    assert len(cluster.writes()) == before
 
 
 async def test_without_a_policy_nothing_is_written() -> None:

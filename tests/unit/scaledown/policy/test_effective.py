@@ -180,6 +180,9 @@ def test_a_policy_overrides_a_default() -> None:
             workload(kind="Job", api_version="batch/v1"), LEVEL_EVERYONE, {}, "Job does not", id="a Job does not choose"
         ),
         pytest.param(
+            workload(in_scheduling_group=True), LEVEL_EVERYONE, {}, "scheduling group", id="a group is disrupted as one"
+        ),
+        pytest.param(
             workload(kind="Rollout", api_version="argoproj.io/v1alpha1"),
             LEVEL_EVERYONE,
             {},

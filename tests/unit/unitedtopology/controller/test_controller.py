@@ -450,6 +450,19 @@ async def test_a_replicaset_without_owner_can_be_the_target(cluster: TopologyClu
     assert await cluster.missing() == {"a": 0, "b": -1}
 
 
+async def test_pods_of_a_scheduling_group_get_no_subset_and_no_cost(cluster: TopologyCluster) -> None:
+    """They are disrupted as their PodGroup says; a template that gets a group later reverts what was written."""
+    await cluster.deploy(2)
+    await cluster.create_topology(subset("a", "z1", 5))
+    assert await cluster.pods_by_subset() == {"a": 2}
+    group = {"spec": {"template": {"spec": {"schedulingGroup": {"podGroupName": "gang"}}}}}
+    await cluster.patch(Deployment, "web", group)
+    status, reason, message = await cluster.condition("web")
+    assert (status, reason) == ("False", "TargetInSchedulingGroup")
+    assert "the pods of Deployment web belong to a scheduling group" in message
+    assert set(await cluster.pods_by_subset()) == {""}
+
+
 async def test_a_replicaset_of_a_deployment_cannot_be_the_target(cluster: TopologyCluster) -> None:
     """Two would overwrite the same pods for ever."""
     await cluster.deploy(2)
