@@ -21,6 +21,7 @@ from trimtab.install import access
 from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options
 from trimtab.kube.client import Client
+from trimtab.kube.files import parse_yaml
 from trimtab.kube.resources import untyped
 
 Scope = Callable[[str], bool]
@@ -45,7 +46,7 @@ class Installation:
 def configured(tree: JSON) -> JSON | None:
     """The valid configuration in a ConfigMap of an installation; None if it has none."""
     try:
-        found = yaml.safe_load(tree["data"][CONFIGURATION_FILE])
+        found = parse_yaml(tree["data"][CONFIGURATION_FILE])
         configuration.read(found)
     except (KeyError, TypeError, yaml.YAMLError, InvalidError):
         return None
