@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.fakes import FakeServer, failure
 from tests.unit.lab.workloads.clusters import InMemoryLab
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from trimtab.kube.errors import Conflict, Forbidden, IncompleteSweep, Invalid, NotFound
 from trimtab.kube.resources import object_key
+from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request
 from trimtab.scaledown import pod_costs
-from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
+from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport, sweep
 from trimtab.scaledown.pod_costs import annotation_for
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
@@ -253,3 +254,20 @@ async def test_a_few_costs_use_few_connections(count: int, writers: int, at_once
     while not writing.done():
         await clock.advance(0.001)
     assert (len(writing.result().versions), len(server.requests)) == (count, count)
+
+
+async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:
+    """After all pods have been tried."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    for name in ("a", "b", "c"):
+        annotated = pod(name).annotations(marked(-3).metadata.annotations).tree() if name != "c" else pod(name).tree()
+        server.put("/api/v1", "pods", annotated)
+    refused = failure(403, "Forbidden", "you may not")
+    server.intercept = lambda request: refused if request.method == "PATCH" and request.path.endswith("/a") else None
+    with pytest.raises(IncompleteSweep) as caught:
+        await sweep(Client(server, clock=clock).using(retry=NO_RETRIES))
+    assert list(caught.value.failed) == ["pod default/a"]
+    assert caught.value.count == 1
+    server.intercept = None
+    assert await sweep(Client(server, clock=clock)) == 1

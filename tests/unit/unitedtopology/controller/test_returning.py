@@ -110,6 +110,14 @@ async def test_nothing_returns_while_the_workload_is_not_whole(elastic: ElasticC
     assert await elastic.event_messages(Reason.RETURNED) == []
 
 
+async def test_nothing_returns_where_the_workload_does_not_exist(elastic: ElasticCluster) -> None:
+    """The condition says so."""
+    await elastic.create_topology(
+        subset("own", "z1"), subset("rented", "z2"), name="early", target="missing", scheduleStrategy=STRATEGY
+    )
+    assert (await elastic.condition("early"))[1] == "TargetNotFound"
+
+
 NOW = 1_000
 """Seconds since the epoch."""
 TARGET = Target("d1", 2, "r1")
