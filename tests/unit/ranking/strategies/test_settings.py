@@ -36,7 +36,7 @@ def test_settings_have_their_defaults() -> None:
         pytest.param(
             {"secondOne": [1, "x"]}, "args.secondOne[1]", "; write whole numbers in a list", id="a part of it"
         ),
-        pytest.param({"plain": "x"}, "args.plain", "`str`", id="one without a description"),
+        pytest.param({"plain": "x"}, "args.plain", "", id="one without a description"),
         pytest.param(
             {"third": 1}, "args.third", "is not a setting of Knobs; write one of first, secondOne, plain", id="unknown"
         ),
@@ -48,6 +48,7 @@ def test_an_error_names_the_setting_and_what_to_write(args: dict[str, Any], path
         read_settings(Knobs, args, "Knobs")
     assert caught.value.path == path
     assert caught.value.reason.endswith(ending)
+    assert ("write" in caught.value.reason) is bool(ending)
 
 
 def test_a_strategy_without_settings_takes_none() -> None:
