@@ -74,7 +74,7 @@ class Coverage:
     def record(self, test: str, paths: Iterable[str]) -> Iterator[None]:
         """Record what is executed within the block."""
         tracer = _Tracer({path: set() for path in paths})
-        started = time.monotonic()
+        started = time.process_time()  # however busy the machine is
         threading.settrace(tracer.call)
         sys.settrace(tracer.call)
         try:
@@ -82,7 +82,7 @@ class Coverage:
         finally:
             sys.settrace(None)
             threading.settrace(None)
-        self.seconds[test] = time.monotonic() - started
+        self.seconds[test] = time.process_time() - started
         self.lines[test] = {path: lines for path, lines in tracer.lines.items() if lines}
 
 

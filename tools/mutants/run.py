@@ -23,7 +23,7 @@ from tools.mutants.report import Outcome, Result
 
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_SECONDS = 20.0
-"""How long the tests of one mutant take at most, by their durations when coverage was recorded (which is slower)."""
+"""How long the tests of one mutant take at most, by the processor time when coverage was recorded (which is slower)."""
 
 _LONGEST_TEST = 300.0
 """Seconds after which a test that is recorded counts as one that does not end."""
@@ -91,7 +91,8 @@ class MutantRun:
         except (CannotApplyError, SyntaxError):
             return Result.NOT_APPLIED, ""
         for test, following in _with_next(tests):
-            signal.setitimer(signal.ITIMER_REAL, 5 + 5 * coverage.seconds[test.nodeid])
+            signal.setitimer(signal.ITIMER_PROF, 5 + 5 * coverage.seconds[test.nodeid])
+            signal.setitimer(signal.ITIMER_REAL, 20 + 20 * coverage.seconds[test.nodeid])  # it may wait for ever
             if not self._passes(test, following):
                 return Result.DETECTED, test.nodeid
         return Result.SURVIVED, ""

@@ -257,3 +257,12 @@ def test_what_needs_no_comparison_is_one_outcome(
     found = possible_for_workload(Workload.of_all(view), view, count, Window(NOW_NS, NOW_NS + 10**9))
     assert len(found.outcomes) == 1
     assert (len(found.always), len(found.possible)) == (certain, 2)
+
+
+def test_an_outcome_is_counted_by_domain() -> None:
+    """What certainly goes from each, what may, and how many of those that may are in none."""
+    certain = np.array([True, False, False, False, True])
+    chance = np.array([False, True, True, True, False])
+    domains = np.array([0, 0, 1, -1, -1], dtype=np.int64)
+    found = certainty.DeletionOutcome(certain, chance, 2).counts(domains, np.array([2, 1], dtype=np.int64))
+    assert (found.left.tolist(), found.open.tolist(), found.take, found.outside) == ([1, 1], [1, 1], 2, 1)

@@ -340,9 +340,10 @@ def test_the_costs_of_survivors_are_above_those_of_all_victims(own: int | None, 
 
 
 def test_costs_that_may_not_be_written_are_obeyed() -> None:
-    """Where they put a victim last, nothing can be delivered; where they put it first, nothing need be."""
+    """Where they put all of the fuller zone last, nothing can be delivered; where one goes first, nothing need be."""
     made, workload, view, name, beside = three()
-    last = {name: PodCost(base=5, is_writable=False), beside: PodCost(), "default/y1": PodCost()}
+    last = {name: PodCost(base=5, is_writable=False), beside: PodCost(base=5, is_writable=False)}
+    last["default/y1"] = PodCost()
     assert deliver(made, workload, view, costs=last, window=WINDOW, rely=False, now=NOW_NS) is None
     first = {key: PodCost(base=5 if key == name else 9, is_writable=False) for key in last}
     found = deliver(made, workload, view, costs=first, window=WINDOW, rely=False, now=NOW_NS)

@@ -9,18 +9,22 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.unit.kube.fakes import FakeServer, failure
 from tests.unit.lab.workloads.clusters import InMemoryLab
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
+from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from trimtab.kube.errors import Conflict, Forbidden, IncompleteSweep, Invalid, NotFound
 from trimtab.kube.resources import object_key
+from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request
 from trimtab.scaledown import pod_costs
-from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
+from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport, sweep
 from trimtab.scaledown.pod_costs import annotation_for
 from trimtab.testing.builders import pod
+from trimtab.testing.clocks import VirtualClock
 
 PLAN = PlanAnnotation(plan="p1", workload="ReplicaSet/web", uid="u", generation=3, to=2, at=1000)
 
@@ -229,3 +233,41 @@ async def test_a_pod_that_the_server_refuses_as_invalid_is_passed_over(
     assert "the cost of pod default/b cannot be reverted, and is left as it is: no" in caplog.text
     found = await costs(cluster)
     assert (found["a"], found["c"]) == (None, None)
+
+
+@pytest.mark.parametrize(("count", "writers", "at_once"), [(4, 32, 1), (5, 32, 2), (40, 32, 10), (40, 3, 3)])
+async def test_a_few_costs_use_few_connections(count: int, writers: int, at_once: int) -> None:
+    """One for every four of them, up to a limit: opening one takes as long as a few writes."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    changes = []
+    for number in range(count):
+        stored = codec.convert(server.put("/api/v1", "pods", pod(f"p{number}").tree()), Pod)
+        mark = annotation_for(PLAN, stored, share=2, was=3, side="victims", cost=-1)
+        changes.append(CostChange(stored, mark))
+    server.bad.latency = 0.001
+    writer = CostWriter(Client(server, clock=clock), writers=writers)
+    writing = asyncio.ensure_future(writer.write(changes, until=clock.monotonic() + 60 * SECOND))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(server.requests) == at_once
+    while not writing.done():
+        await clock.advance(0.001)
+    assert (len(writing.result().versions), len(server.requests)) == (count, count)
+
+
+async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:
+    """After all pods have been tried."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    for name in ("a", "b", "c"):
+        annotated = pod(name).annotations(marked(-3).metadata.annotations).tree() if name != "c" else pod(name).tree()
+        server.put("/api/v1", "pods", annotated)
+    refused = failure(403, "Forbidden", "you may not")
+    server.intercept = lambda request: refused if request.method == "PATCH" and request.path.endswith("/a") else None
+    with pytest.raises(IncompleteSweep) as caught:
+        await sweep(Client(server, clock=clock).using(retry=NO_RETRIES))
+    assert list(caught.value.failed) == ["pod default/a"]
+    assert caught.value.count == 1
+    server.intercept = None
+    assert await sweep(Client(server, clock=clock)) == 1

@@ -10,7 +10,8 @@ import pytest
 
 from tools.mutants import modules, report
 from tools.mutants.coverage import Coverage
-from tools.mutants.operators import mutants
+from tools.mutants.memory import CoverageCache, History
+from tools.mutants.operators import Identity, mutants
 from tools.mutants.processes import forked
 from tools.mutants.replacement import apply
 from tools.mutants.report import Outcome, Result
@@ -108,6 +109,47 @@ def test_every_file_of_tests_has_its_turn() -> None:
     coverage = Coverage(dict.fromkeys(names, lines), {name: 1.0 + names.index(name) / 100 for name in names})
     found = [name.removeprefix("tests/test_")[:5] for name in coverage.tests(mutant, 8.5)]
     assert found == ["appor"] * 4 + ["other", "third"] + ["appor"] * 2
+
+
+def test_coverage_is_recorded_again_for_what_has_changed(tmp_path: Path) -> None:
+    """A file of tests, a helper that it imports, or a file that its tests execute; and other tests than before."""
+    files = {"tests/test_a.py": "from tests.helpers import x", "tests/helpers.py": "", "core.py": "", "other.py": ""}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    recorded: list[str] = []
+
+    def record() -> Coverage:
+        recorded.append("")
+        return Coverage({"tests/test_a.py::t": {"core.py": {1}}}, {"tests/test_a.py::t": 1.0})
+
+    def known(*tests: str) -> int:
+        CoverageCache(tmp_path).get(tmp_path / "tests/test_a.py", tests or ["tests/test_a.py::t"], record)
+        return len(recorded)
+
+    assert [known(), known()] == [1, 1]
+    (tmp_path / "other.py").write_text("changed")
+    assert known() == 1
+    for count, name in enumerate(("tests/test_a.py", "tests/helpers.py", "core.py"), 2):
+        (tmp_path / name).write_text(f"{files[name]}\n")
+        assert [known(), known()] == [count, count]
+    assert known("tests/test_a.py::another") == 5
+
+
+def test_runs_remember_which_test_detected_which_mutant(tmp_path: Path) -> None:
+    """So that the next one tries it first on mutants of the same function, and knows which have survived."""
+    first, second, third = (Identity("a.py", "f", "x", after) for after in "123")
+    history = History(tmp_path)
+    history.add(first, "tests::t")
+    history.add(second, "")
+    history.save()
+    again = History(tmp_path)
+    assert [again.survived(each) for each in (first, second, third)] == [False, True, False]
+    assert dict(again.detections(third)) == {"tests::t": 1}
+    assert dict(again.detections(Identity("a.py", "g", "x", "1"))) == {}
+    again.add(second, "tests::t")
+    assert not again.survived(second)
+    assert dict(again.detections(third)) == {"tests::t": 2}
 
 
 def test_the_score_leaves_out_equivalent_mutants() -> None:

@@ -208,3 +208,15 @@ def test_costs_stay_in_their_band_and_turn_with_the_carrier(
     written = [-carrier.sign * cost for cost in costs]
     assert all(abs(cost) < 2**31 for cost in written)
     assert same_order([carrier.sign * rank for rank in ranks], written)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40).flatmap(lambda size: st.permutations(range(size))))
+def test_of_many_numbers_the_longest_rising_run_is_kept(order: list[int]) -> None:
+    """Ranks are all different, numbers are far apart; the run is found by the usual method, step by step."""
+    held = [1000 * each for each in order]
+    longest: list[int] = []
+    for at, each in enumerate(held):
+        longest.append(1 + max((longest[before] for before in range(at) if held[before] < each), default=0))
+    found = number([rank + 0.5 for rank in range(len(order))], list(held))
+    assert sum(before == after for before, after in zip(held, found, strict=True)) == max(longest)

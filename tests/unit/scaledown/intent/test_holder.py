@@ -669,6 +669,7 @@ async def test_while_pods_are_unranked_the_controller_chooses(
     assert held.outcome is HoldOutcome.UNRANKED
     assert least <= took <= most
     assert cluster.writes() == []
+    assert any("waited 1 s for ranks and not 30 s" in each for each in held.warnings) is (when["action"] == "Wait")
 
 
 async def test_strategies_choose_the_victims(cluster: ScaleCluster) -> None:

@@ -12,7 +12,8 @@ from trimtab.testing.clocks import VirtualClock
 
 async def test_requests_for_one_workload_are_served_one_at_a_time() -> None:
     """In the order of arrival; another workload's requests do not wait."""
-    turns, seen, go = WorkloadLocks(VirtualClock()), list[str](), asyncio.Event()
+    clock = VirtualClock()
+    turns, seen, go = WorkloadLocks(clock), list[str](), asyncio.Event()
 
     async def work(workload: str, name: str) -> None:
         async with turns.acquire(workload, 1.0):
@@ -26,6 +27,7 @@ async def test_requests_for_one_workload_are_served_one_at_a_time() -> None:
     go.set()
     await asyncio.gather(*tasks)
     assert seen == ["1", "3", "2"]
+    assert clock.sleepers == 0, "no alarm is left of a wait that is over"
 
 
 async def test_a_cancelled_waiter_does_not_block_others() -> None:

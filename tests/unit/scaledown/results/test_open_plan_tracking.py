@@ -295,3 +295,18 @@ async def test_twenty_plans_that_went_well_shorten_the_settle_time(
         await stage.clock.advance(0.6)
     assert [each.state for each in stage.results] == [PlanState.DONE] * 20
     assert stage.settle_time.seconds == pytest.approx(seconds)
+
+
+async def test_a_pod_is_recorded_as_it_was_before_it_was_deleted(stage: Stage) -> None:
+    """It was ready: that it is not while it ends says nothing about why it was chosen."""
+    plan = stage.plan()
+    stage.begin(plan)
+    leaving = pod("web-0", namespace="shop").on("n1").not_ready().terminating().tree()
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": stage.uid, "controller": True}
+    leaving["metadata"]["ownerReferences"] = [owner]
+    uid = stage.server.put(*PODS, leaving)["metadata"]["uid"]
+    await stage.clock.advance(0.05)
+    assert plan.ready == {uid: True}
+    stage.server.drop(*PODS, "shop/web-0")
+    await stage.clock.advance(0.05)
+    assert plan.ready == {uid: True}

@@ -21,7 +21,7 @@ from trimtab.kube.clocks import SECOND
 from trimtab.subsets.members import Member
 from trimtab.testing.builders import PodBuilder, pod
 from trimtab.unitedtopology.controller.counting import CountedTopology
-from trimtab.unitedtopology.controller.returning import is_at_rest
+from trimtab.unitedtopology.controller.returning import _pod_of, is_at_rest
 from trimtab.unitedtopology.costs import target_size_text
 from trimtab.unitedtopology.targets import Target
 
@@ -110,6 +110,14 @@ async def test_nothing_returns_while_the_workload_is_not_whole(elastic: ElasticC
     assert await elastic.event_messages(Reason.RETURNED) == []
 
 
+async def test_nothing_returns_where_the_workload_does_not_exist(elastic: ElasticCluster) -> None:
+    """The condition says so."""
+    await elastic.create_topology(
+        subset("own", "z1"), subset("rented", "z2"), name="early", target="missing", scheduleStrategy=STRATEGY
+    )
+    assert (await elastic.condition("early"))[1] == "TargetNotFound"
+
+
 NOW = 1_000
 """Seconds since the epoch."""
 TARGET = Target("d1", 2, "r1")
@@ -183,3 +191,23 @@ WHOLE = (AT_REST, replace(AT_REST, name="p2"))
 def test_pods_return_only_while_nothing_happens(found: CountedTopology, deployment: Deployment, want: bool) -> None:
     """Whatever else moves pods is over."""
     assert is_at_rest(found, deployment, NOW) is want
+
+
+@pytest.mark.parametrize(
+    ("template", "want"),
+    [
+        pytest.param(
+            {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}}, "spec": {"nodeName": "n"}},
+            ({"app": "web"}, {"a": "b"}, {"nodeName": "n"}),
+            id="with its labels, annotations and spec",
+        ),
+        pytest.param({"metadata": {"labels": None}}, ({}, {}, {}), id="without any"),
+        pytest.param(None, ({}, {}, {}), id="without a template"),
+    ],
+)
+def test_room_is_looked_for_with_a_pod_of_the_template(template: JSON | None, want: tuple[JSON, JSON, JSON]) -> None:
+    """Named as its controller would name it."""
+    tree = {"metadata": {"name": "web"}, "spec": {} if template is None else {"template": template}}
+    found = _pod_of(codec.convert(tree, Deployment))
+    labels, annotations, spec = want
+    assert found == {"metadata": {"generateName": "web-", "labels": labels, "annotations": annotations}, "spec": spec}
