@@ -171,9 +171,6 @@ def _pictures(browser: Browser, lab: Lab) -> None:
         page.locator(".pod[data-goes]").first.focus()
         page.wait_for_function("() => document.getElementById('explanation').textContent.includes(' goes ')")
         page.screenshot(path=FOLDER / f"map-{scheme}.png")
-        page.locator('[data-tab="lab"]').click()
-        page.wait_for_selector("#lab:not([hidden])")
-        page.screenshot(path=FOLDER / f"lab-{scheme}.png")
         page.close()
     phone = _page(browser, lab.url, width=390)
     phone.wait_for_function(READY, arg=30)
@@ -186,7 +183,7 @@ def _pictures(browser: Browser, lab: Lab) -> None:
 def _results(browser: Browser, lab: Lab) -> None:
     """The tables after the scale-down."""
     page = _page(browser, lab.url)
-    for tab in ("workloads", "decisions"):
+    for tab in ("workloads", "decisions", "lab"):
         page.locator(f'[data-tab="{tab}"]').click()
         page.wait_for_selector(f"#{tab}:not([hidden])")
         if tab == "decisions":
