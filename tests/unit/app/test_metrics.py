@@ -6,10 +6,12 @@ import asyncio
 import time
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.test_app import read, whole
 from trimtab import app
+from trimtab.app.metrics import Metrics
 from trimtab.install import local
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -38,7 +40,7 @@ def is_leading(samples: dict[str, dict[str, float]]) -> bool:
 
 
 async def test_a_process_reports_readiness_leadership_and_its_certificate(tmp_path: Path) -> None:
-    """Not ready and no leader at first; then ready, leading, with a certificate for a year."""
+    """In the end it is ready, holds every lease, and has a certificate for a year."""
     async with Server(tmp_path) as server:
         configured = whole()
         async with Client(Session(discover(server.kubeconfig))) as client:
@@ -48,13 +50,25 @@ async def test_a_process_reports_readiness_leadership_and_its_certificate(tmp_pa
         try:
             while running.port < 0:
                 await asyncio.sleep(0)
-            seen: set[float] = set()
             while not is_leading(found := await scraped(running)) or found["trimtab_ready"] != {"": 1.0}:
-                seen |= set(found["trimtab_ready"].values())
                 assert not task.done()
         finally:
             await cancel(task)
-    assert 0.0 in seen
     assert set(found["trimtab_leader"]) == LEASES
     left = found["trimtab_webhook_certificate_expiry_timestamp_seconds"][""] - time.time()
     assert 300 < left / 86400 < 400
+
+
+def test_readiness_and_leadership_are_measured_on_each_scrape() -> None:
+    """What changes between two scrapes shows in the second; a later candidate for a lease replaces the first."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    state = {"ready": False, "leads": True}
+    metrics.watch_readiness(lambda: state["ready"])
+    metrics.watch_leader("lease", lambda: False)
+    metrics.watch_leader("lease", lambda: state["leads"])
+    assert registry.get_sample_value("trimtab_ready") == 0.0
+    assert registry.get_sample_value("trimtab_leader", {"lease": "lease"}) == 1.0
+    state.update(ready=True, leads=False)
+    assert registry.get_sample_value("trimtab_ready") == 1.0
+    assert registry.get_sample_value("trimtab_leader", {"lease": "lease"}) == 0.0
