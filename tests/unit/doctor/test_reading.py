@@ -57,7 +57,7 @@ class Recording:
 async def an_installation(folder: Path) -> AsyncIterator[Server]:
     """An API server with everything that `trimtab install` prints, as far as the lab serves it."""
     async with Server(folder) as server, Client(Session(discover(server.kubeconfig))) as client:
-        chosen = definitions.choose(OPTIONS, "auto", [])
+        chosen = definitions.choose("auto", [])
         await put(client, *manifests.everything(OPTIONS, chosen.manifests))
         yield server
 
