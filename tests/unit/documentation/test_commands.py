@@ -44,7 +44,7 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         "trimtab plan": "typed in docs/walk.md",
         "kubectl scale deployment web --replicas=20": "an excerpt, with its output; bench/promise measures it",
     },
-    "CONTRIBUTING.md": {"make": _DEVELOPMENT, ".venv/bin/python -m tests.fuzz": _DEVELOPMENT},
+    "CONTRIBUTING.md": {"make": _DEVELOPMENT},
     "bench/promise/README.md": {"make": _DEVELOPMENT},
     "bench/soak/README.md": {"make": _DEVELOPMENT},
     "docs/index.md": {
@@ -53,13 +53,20 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         ".venv/bin/trimtab lab run": "tests/scenarios/test_level_stories.py runs both stories",
     },
     "docs/configuration.md": {"trimtab run": "tests/unit/cli and tests/unit/api/test_configuration.py read such files"},
+    "docs/dashboard.md": {
+        "trimtab dashboard": "tests/browser looks at the pages of such processes",
+        "trimtab lab up": "tests/scenarios/test_walk.py starts the lab",
+        "trimtab install": _INSTALLED,
+        "kubectl": _INSTALLED,
+    },
     "docs/default-constraints.md": {
         "kubectl label": "tests/e2e/test_defaults.py sets the label",
         "trimtab scheduler-config": "tests/e2e/test_defaults.py starts kube-scheduler with its output",
         "kube-scheduler": _REAL,
     },
     "docs/install.md": {
-        "podman build": "builds an image",
+        "make image": "builds an image, and needs a registry",
+        "helm": "tests/unit/deploy/test_formats.py renders the chart, where there is helm",
         "trimtab install": _INSTALLED,
         "kubectl": _INSTALLED,
         "trimtab doctor": "tests/e2e/test_doctor.py runs it",
