@@ -68,10 +68,11 @@ def doctor(
     kubeconfig: Path | None,
     context: str,
 ) -> None:
-    """Check an installation: versions, certificates, webhooks, leases, clocks, permissions, costs and policies.
+    """Check an installation: what is broken in it, and how to fix that.
 
-    Nothing is changed. Each finding has an ID, its fix, and a place in docs/doctor.md. What may not be read is named,
-    with what was not checked without it; an administrator's kubeconfig reads everything.
+    Versions, certificates, webhooks, leases, clocks, permissions, costs and policies; nothing is changed. Each finding
+    has an ID, its fix, and a place in docs/doctor.md. What may not be read is named, with what was not checked without
+    it; an administrator's kubeconfig reads everything.
     """
     from trimtab.doctor.rules import RULES, check
     from trimtab.kube.config import discover
@@ -103,7 +104,8 @@ def _local(config_file: Path) -> Options:
     folder = config_file.parent
     tree = with_kube_scheduler(with_scheduler(read_yaml(config_file), folder), folder)
     read = configuration.read(tree)
-    return Options(namespace=read.namespace, configuration=tree, components=read.components)
+    webhooks = {**(tree.get("webhooks") or {}), "registeredAs": read.webhooks.registered_as}
+    return Options(namespace=read.namespace, configuration={**tree, "webhooks": webhooks}, components=read.components)
 
 
 async def _read(endpoint: Endpoint, namespace: str, local: Options | None) -> Facts:
