@@ -93,7 +93,9 @@ async def _govern(stage: Stage, settling: int) -> None:
         "subsets": subsets,
         "scheduleStrategy": {"type": "Adaptive", "adaptive": adaptive},
     }
-    await stage.client.create(_TOPOLOGIES, {"metadata": {"name": _WEB.name}, "spec": spec}, namespace=stage.namespace)
+    kind = {"apiVersion": _TOPOLOGIES.api_version, "kind": _TOPOLOGIES.kind}
+    body = {**kind, "metadata": {"name": _WEB.name}, "spec": spec}
+    await stage.client.create(_TOPOLOGIES, body, namespace=stage.namespace)
     async with asyncio.timeout(30):
         while NAMESPACE_LABEL not in await _labels(stage):
             await asyncio.sleep(0.2)
