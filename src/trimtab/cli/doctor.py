@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trimtab.cli.lint import CannotCheckError
+from trimtab.cli.findings import CannotCheckError, check_ids, exit_by, fail_on_option
 from trimtab.cli.output import emit, line, output_option, title, warn
 from trimtab.cli.source import client_of
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trimtab.install.options import Options
     from trimtab.kube.client import Client
     from trimtab.kube.endpoints import Endpoint
-
-_THRESHOLDS = ("error", "warning", "note")
 
 
 @click.command(
@@ -49,13 +47,7 @@ Examples:
     help="The configuration of processes outside the cluster; their accounts and Deployments are not looked for.",
 )
 @click.option("--ignore", multiple=True, help="The ID of a finding to leave out; repeatable.")
-@click.option(
-    "--fail-on",
-    type=click.Choice([*_THRESHOLDS, "never"]),
-    default="warning",
-    show_default=True,
-    help="The least severity that makes the exit status 1.",
-)
+@fail_on_option
 @output_option("json", "yaml")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig file; found as kubectl finds it.")
 @click.option("--context", default="", help="The context of the kubeconfig.")
@@ -78,10 +70,7 @@ def doctor(
     from trimtab.kube.config import discover
     from trimtab.kube.errors import KubeError
 
-    known = {rule.id for rule in RULES}
-    for each in ignore:
-        if each not in known:
-            raise click.BadParameter(f'"{each}" is none of {", ".join(sorted(known))}', param_hint="--ignore")
+    check_ids(ignore, (rule.id for rule in RULES))
     local = None if config_file is None else _local(config_file)
     try:
         facts = asyncio.run(_read(discover(kubeconfig, context=context), namespace, local))
@@ -91,9 +80,7 @@ def doctor(
     emit(result, output, lambda: _render(result))
     for gap in result.gaps if output is None else ():
         warn(gap.sentence())
-    worst = result.worst()
-    if worst is not None and fail_on != "never" and _THRESHOLDS.index(worst) <= _THRESHOLDS.index(fail_on):
-        click.get_current_context().exit(1)
+    exit_by(result.worst(), fail_on)
 
 
 def _local(config_file: Path) -> Options:

@@ -8,24 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trimtab.cli.findings import CannotCheckError, check_ids, exit_by, fail_on_option
 from trimtab.cli.output import emit, line, output_option, title, warn
 from trimtab.cli.source import Source, source_options
 
 if TYPE_CHECKING:
     from trimtab.inspection.cluster import Cluster
     from trimtab.inspection.lint.rules import LintResult
-
-_THRESHOLDS = ("error", "warning", "note")
-
-
-class CannotCheckError(click.ClickException):
-    """The check could not be made: an exit status of its own, so that CI can tell."""
-
-    exit_code = 2
-
-    def show(self, file: object = None) -> None:  # noqa: ARG002 - click's signature
-        """Print the reason in one line."""
-        click.echo(f"trimtab: {self.message}", err=True)
 
 
 @click.command(
@@ -56,13 +45,7 @@ Examples:
 @click.option("--live", is_flag=True, help="Check the manifests against the live cluster.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Check all namespaces of the cluster.")
 @click.option("--ignore", multiple=True, help="The ID of a rule to leave out; repeatable.")
-@click.option(
-    "--fail-on",
-    type=click.Choice([*_THRESHOLDS, "never"]),
-    default="warning",
-    show_default=True,
-    help="The least severity that makes the exit status 1.",
-)
+@fail_on_option
 @output_option("json", "yaml", "sarif", "github")
 @source_options
 def lint(
@@ -83,27 +66,17 @@ def lint(
     Each finding has an ID, the way to fix it, and a section of docs/lint.md.
     """
     from trimtab.api.errors import InvalidError
+    from trimtab.inspection.lint.rules import RULES
     from trimtab.kube.errors import KubeError
 
     source = Source(kubeconfig, context, namespace, snapshot, config)
-    _check_ids(ignore)
+    check_ids(ignore, (rule.id for rule in RULES))
     try:
         result = _checked(source, files, is_live=live or not files, all_namespaces=all_namespaces, ignored=ignore)
     except (InvalidError, KubeError, OSError) as error:
         raise CannotCheckError(str(error)) from error
     _print(result, output)
-    worst = result.worst()
-    if worst is not None and fail_on != "never" and _THRESHOLDS.index(worst) <= _THRESHOLDS.index(fail_on):
-        click.get_current_context().exit(1)
-
-
-def _check_ids(ignored: tuple[str, ...]) -> None:
-    from trimtab.inspection.lint.rules import RULES
-
-    known = {rule.id for rule in RULES}
-    for each in ignored:
-        if each not in known:
-            raise click.BadParameter(f'"{each}" is none of {", ".join(sorted(known))}', param_hint="--ignore")
+    exit_by(result.worst(), fail_on)
 
 
 def _checked(
