@@ -98,6 +98,8 @@ class Load:
     whole: float
     stopped: list[float]
     """How long each creation took, for the client, while all webhooks were stopped."""
+    processor: dict[str, float]
+    """Processor time by process, in seconds, while the pods with a webhook were created."""
 
     def share(self, part: float) -> float:
         """The time that this part of the reviews stayed within."""
@@ -151,22 +153,42 @@ async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -
         stack.push_async_callback(_tidy, client)
         controller = stack.enter_context(_started(_control, kubeconfig))
         webhooks = [stack.enter_context(_started(_answer, kubeconfig, folder)) for _ in range(PROCESSES)]
-        answers = [await asyncio.to_thread(each.recv) for each in (*webhooks, controller)][:PROCESSES]
+        *answers, (_, counting) = [await asyncio.to_thread(each.recv) for each in (*webhooks, controller)]
         ports, processes = [port for port, _ in answers], [process for _, process in answers]
         await client.create(_MUTATING, _configuration(ports, authority))
         await _ready(client)
         gate = asyncio.Semaphore(in_flight)
         plain = await asyncio.gather(*(_create(client, None, number, gate) for number in range(PODS)))
-        started = time.perf_counter()
+        used, started = _processor(processes, counting), time.perf_counter()
         made = await asyncio.gather(*(_create(client, owner, number, gate) for number in range(PODS)))
         whole = time.perf_counter() - started
+        processor = {name: now - used[name] for name, now in _processor(processes, counting).items()}
         found = [await asyncio.to_thread(_reported, each) for each in webhooks]
         stopped = await _create_while_stopped(client, owner, processes)
         late = _late(Counter(subset for subset, _ in made), Counter(outcome for each in found for outcome in each[1]))
         seconds = [each for report in found for each in report[0]]
         writes, conflicts = (sum(report[place] for report in found) for place in (2, 3))
         calls, alone = ([call for _, call in each] for each in (made, plain))
-        return Load(seconds, calls, alone, writes, conflicts, late, whole, stopped)
+        return Load(seconds, calls, alone, writes, conflicts, late, whole, stopped, processor)
+
+
+def _processor(webhooks: list[int], controller: int) -> dict[str, float]:
+    """Processor time by process, in seconds; none where the system does not say (it is Linux that has /proc)."""
+    with contextlib.suppress(OSError):
+        ticks = os.sysconf("SC_CLK_TCK")
+        busy = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        known = {
+            "webhooks": sum(_ticks(each) for each in webhooks) / ticks,
+            "controller": _ticks(controller) / ticks,
+            "this process": _ticks(os.getpid()) / ticks,
+        }
+        return {**known, "all others": (sum(busy) - busy[3] - busy[4]) / ticks - sum(known.values())}
+    return {}
+
+
+def _ticks(process: int) -> int:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 async def _create_while_stopped(client: Client, owner: JSON, processes: list[int]) -> list[float]:
@@ -438,6 +460,8 @@ def main() -> None:
         print(f"creations {what}: median {median:.3f} s, p99 {_p99(calls):.3f} s, longest {calls[-1]:.3f} s")
     stopped = sorted(load.stopped)
     print(f"webhooks stopped: median {stopped[len(stopped) // 2]:.3f} s, longest {stopped[-1]:.3f} s")
+    shares = ", ".join(f"{name} {seconds / PODS * 1e3:.1f}" for name, seconds in load.processor.items())
+    print(f"processor time, ms a pod: {shares}")
     print(f"status writes: {load.writes}, conflicts: {load.conflicts}")
 
 
