@@ -10,13 +10,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+from trimtab.kube.caches import Cache, Caches, Mirror
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.errors import LeadershipLost
-from trimtab.kube.informers import Informer
 from trimtab.kube.leases import Elector
+
+M = TypeVar("M", bound=Mirror | None)
 
 _PATIENCE = 30.0
 """Seconds for which a feature with a problem is waited for at the start: most problems do not last."""
@@ -60,9 +62,9 @@ class Background:
         await self._work()
 
 
-async def run_informers(informers: Iterable[Informer[Any]]) -> None:
+async def run_caches(caches: Iterable[Cache[Any]]) -> None:
     """Keep caches current until cancelled; the first failure ends all of them."""
-    tasks = [asyncio.ensure_future(each.run()) for each in informers]
+    tasks = [asyncio.ensure_future(each.run()) for each in caches]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
@@ -71,31 +73,31 @@ async def run_informers(informers: Iterable[Informer[Any]]) -> None:
         await cancel(*tasks)
 
 
-def watch_problems(informers: Iterable[Informer[Any]]) -> list[str]:
+def watch_problems(caches: Iterable[Cache[Any]]) -> list[str]:
     """The failures of watches, for health pages. A kind that is not installed is none."""
-    return [f"{each.resource.plural}: {each.problem}" for each in informers if each.problem and not each.absent]
+    return [f"{each.resource.plural}: {each.problem}" for each in caches if each.problem and not each.absent]
 
 
 class CacheComponent:
-    """An informer as a component of its own, for a cache that several features share."""
+    """A cache as a component of its own."""
 
-    def __init__(self, informer: Informer[Any]) -> None:
-        self._informer = informer
+    def __init__(self, cache: Cache[Any]) -> None:
+        self._cache = cache
 
     @property
     def synced(self) -> bool:
         """Whether the cache has been filled."""
-        return self._informer.synced
+        return self._cache.synced
 
     @property
     def problems(self) -> list[str]:
         """Why the cache is not current."""
-        problem = self._informer.problem
-        return [f"{self._informer.resource.plural}: {problem}"] if problem else []
+        problem = self._cache.problem
+        return [f"{self._cache.resource.plural}: {problem}"] if problem else []
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""
-        await self._informer.run()
+        await self._cache.run()
 
 
 class ComponentGroup:
@@ -153,16 +155,18 @@ class FeatureGroup(ComponentGroup):
         return [] if self.problems else super().problems
 
 
-class LeaderElectedComponent:
+class LeaderElectedComponent(Generic[M]):
     """A component that runs only while this process is the leader.
 
-    It is created anew each time the lease is acquired: its caches may be outdated after another process has led. A
-    process that waits for the lease counts as synced.
+    It is created anew each time the lease is acquired, with caches of that term: older ones may be outdated after
+    another process has led. A process that waits for the lease counts as synced.
     """
 
-    def __init__(self, client: Client, elect: Callable[[], Elector], make: Callable[[Client], Component]) -> None:
+    def __init__(
+        self, caches: Caches[M], elect: Callable[[], Elector], make: Callable[[Client, Caches[M]], Component]
+    ) -> None:
         """`make` receives a client that writes only while this process is the leader."""
-        self._client = client
+        self._caches = caches
         self._elect = elect
         self._make = make
         self._current: Component | None = None
@@ -195,8 +199,12 @@ class LeaderElectedComponent:
                 self._current = None
 
     async def _term(self, elector: Elector) -> None:
-        self._current = self._make(self._client.using(before_write=elector.check))
-        await _unending("the leader-elected component", self._current)
+        caches = self._caches.term()
+        try:
+            self._current = self._make(caches.client.using(before_write=elector.check), caches)
+            await _unending("the leader-elected component", self._current)
+        finally:
+            caches.close()
 
 
 class Candidate:

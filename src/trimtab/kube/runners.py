@@ -14,11 +14,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import AlreadyExists, ApiError, Conflict
-from trimtab.kube.informers import Informer
 from trimtab.kube.queues import ShutDown, WorkQueue
 
 K = TypeVar("K")
@@ -37,6 +36,14 @@ class TerminalError(Exception):
     """A failure that a retry would not fix: something must change first."""
 
 
+class Synced(Protocol):
+    """What is filled at some time: a cache, or an informer."""
+
+    async def wait_synced(self) -> None:
+        """Wait until it is filled."""
+        ...
+
+
 class Runner(Generic[K]):
     """Runs `reconcile(key)` for the keys of a queue, several keys concurrently, each key once at a time."""
 
@@ -47,7 +54,7 @@ class Runner(Generic[K]):
         queue: WorkQueue[K],
         *,
         workers: int = 1,
-        after: Sequence[Informer[Any]] = (),
+        after: Sequence[Synced] = (),
         observe: Callable[[K, BaseException | None], None] | None = None,
     ) -> None:
         self.name = name

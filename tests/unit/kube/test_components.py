@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kube.fakes import FakeServer
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import Candidate, ComponentGroup, FeatureGroup, LeaderElectedComponent, notes_of
@@ -74,12 +75,12 @@ async def test_a_leader_elected_component_is_created_anew_for_each_term() -> Non
         electors.append(Elector(client, name="lease", namespace="default", identity="me", rng=random.Random(1)))
         return electors[-1]
 
-    def make(leading: Client) -> Part:
+    def make(leading: Client, _: Caches[None]) -> Part:
         assert leading.settings.before_write == electors[-1].check
         made.append(Part(synced=False, problems=["reading"]))
         return made[-1]
 
-    led = LeaderElectedComponent(client, elect, make)
+    led = LeaderElectedComponent(Caches(client, None), elect, make)
     assert led.synced
     task = asyncio.ensure_future(led.run())
     await clock.advance(1)

@@ -198,7 +198,7 @@ class ScaleDownPolicies:
         view.namespaces.subscribe(updated=self._namespace_changed)
         view.policies.subscribe(added=self._policy, updated=self._policy_changed, deleted=self._policy)
         for kind in view.kinds:
-            view.informer(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
+            view.cache(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
         view.group_costs.subscribe(added=self._costs, updated=self._costs_changed, deleted=self._costs)
 
     def _pod(self, pod: Pod) -> None:

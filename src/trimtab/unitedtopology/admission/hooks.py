@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -20,6 +21,7 @@ from trimtab.admission.server import Hook
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.annotations import Reason
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.events import WARNING, Recorder
@@ -52,11 +54,14 @@ class SubsetHooks:
         registry: CollectorRegistry | None = None,
         budget: float = pod_reviews.BUDGET,
         rng: random.Random | None = None,
+        caches: Caches[Any] | None = None,
     ) -> None:
-        """`ended`, `outside` and `workload` read caches of pods and workloads, where the process has them;
-        `allowed_fields` are the privileged fields that patches may change, `defaults` the default constraints,
-        `owners` the kinds that own ReplicaSets."""
-        self.topologies = Topologies(client, workload=workload, allowed_fields=allowed_fields, owners=owners, rng=rng)
+        """`caches` are those of the process; without them, it has its own. `ended`, `outside` and `workload` read
+        caches of pods and workloads, where the process has them; `allowed_fields` are the privileged fields that
+        patches may change, `defaults` the default constraints, `owners` the kinds that own ReplicaSets."""
+        self.topologies = Topologies(
+            client, workload=workload, allowed_fields=allowed_fields, owners=owners, rng=rng, caches=caches
+        )
         self.batcher = StatusBatcher(
             *(client, self.topologies.get),
             ended=ended,

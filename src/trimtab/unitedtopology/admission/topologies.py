@@ -19,9 +19,9 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectMeta, OwnerReference
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_informers, watch_problems
-from trimtab.kube.informers import Informer
+from trimtab.kube.components import run_caches, watch_problems
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.stores import by_namespace
@@ -68,16 +68,17 @@ class Topologies:
         allowed_fields: Collection[str] = (),
         owners: ReplicaSetOwners = DEPLOYMENTS,
         rng: random.Random | None = None,
+        caches: Caches[Any] | None = None,
     ) -> None:
-        """`allowed_fields` are the privileged fields that patches may change; `owners` own ReplicaSets."""
+        """`caches` are those of the process; without them, it has its own.
+        `allowed_fields` are the privileged fields that patches may change; `owners` own ReplicaSets."""
         self._lookups = Lookups(client.using(retry=NO_RETRIES, urgent=True), owners)
         self._owners = owners
         self._workload = workload
         self._allowed_fields = allowed_fields
-        self._topologies: Informer[UnitedTopology] = Informer(
-            client, UnitedTopology, indexes={_BY_NAMESPACE: by_namespace, _BY_TARGET: by_target}, rng=rng
-        )
-        self._sets: Informer[ReplicaSet] = Informer(client, ReplicaSet, rng=rng)
+        caches = caches or Caches(client, None, rng=rng)
+        self._topologies = caches.open(UnitedTopology, {_BY_NAMESPACE: by_namespace, _BY_TARGET: by_target})
+        self._sets = caches.open(ReplicaSet)
         self._usable: dict[tuple[str, int], bool] = {}
         self._topologies.subscribe(deleted=self._forget)
 
@@ -89,11 +90,11 @@ class Topologies:
     @property
     def problems(self) -> list[str]:
         """The failures of the watches."""
-        return watch_problems(self._informers)
+        return watch_problems(self._caches)
 
     async def run(self) -> None:
         """Keep the caches current until cancelled."""
-        await run_informers(self._informers)
+        await run_caches(self._caches)
 
     def on_deleted(self, callback: Callable[[UnitedTopology], None]) -> None:
         """Call back for every UnitedTopology that is deleted."""
@@ -142,7 +143,7 @@ class Topologies:
         return self._usable[version]
 
     @property
-    def _informers(self) -> tuple[Informer[Any], ...]:
+    def _caches(self) -> tuple[Cache[Any], ...]:
         return (self._topologies, self._sets)
 
     def _cached_owner(self, reference: OwnerReference, namespace: str) -> Workload | None:

@@ -15,11 +15,13 @@ import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trimtab.api.annotations import AIMED_SIZE, SubsetAnnotations
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel, within
 from trimtab.kube.errors import NotFound
@@ -82,10 +84,11 @@ class Controller:
         *,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
+        caches: Caches[Any] | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics or Metrics()
-        self.view = View(client, owners=settings.owners, rng=rng)
+        self.view = View(client, owners=settings.owners, rng=rng, caches=caches)
         self._client = client
         self._clock = client.clock
         self._evaluate = evaluator(
