@@ -27,7 +27,7 @@ from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.pod_webhook import Defaulting, pod_hooks
 from trimtab.app.scheduling import leveling_constraints, rank_settings, schedulers
-from trimtab.kube.components import Background, CacheComponent, Candidate, Component, ComponentGroup, FeatureGroup
+from trimtab.kube.components import Background, CacheGroup, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
 from trimtab.ranking.plan import Policy
@@ -201,7 +201,7 @@ class _Topologies:
     @property
     def parts(self) -> dict[str, Component]:
         """The components that have to run."""
-        return {"subsets": self.subsets, "topologies": self.view, "services": CacheComponent(self.services)}
+        return {"subsets": self.subsets, "topologies": self.view, "services": CacheGroup((self.services,))}
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:

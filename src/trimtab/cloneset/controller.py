@@ -32,7 +32,8 @@ from trimtab.cloneset.settings import SETTINGS, Settings
 from trimtab.cloneset.view import View, owner_key
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel, within
+from trimtab.kube.clocks import cancel
+from trimtab.kube.components import CacheGroup, Controllers
 from trimtab.kube.events import NORMAL, Recorder
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key
@@ -41,8 +42,6 @@ from trimtab.kube.stores import key_of
 from trimtab.snapshot import MIRRORED, Snapshot
 
 COMPONENT = "trimtab-cloneset"
-GRACE = 2.0
-"""Seconds that requests in flight may take when the controller stops."""
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +80,7 @@ class Controller:
         self._recorder = Recorder(client, component=COMPONENT, rng=self._rng)
         self._caches = caches or Caches(client, Snapshot(), MIRRORED, rng=self._rng)
         self._definitions = self._caches.open(CustomResourceDefinition)
+        self._watched = CacheGroup((self._definitions,))
         self._changed = asyncio.Event()
         self.service: Service | None = None
         self._definitions.subscribe(
@@ -99,13 +99,12 @@ class Controller:
         """Whether all caches are filled, or none is needed."""
         if not self._definitions.synced:
             return False
-        return self.owner is not KindOwner.TRIMTAB or (self.service is not None and self.service.synced)
+        return self.owner is not KindOwner.TRIMTAB or (self.service is not None and self.service.view.synced)
 
     @property
     def problems(self) -> list[str]:
         """Why caches are outdated. Leaving CloneSets to OpenKruise is no problem."""
-        caches = [self._definitions, *(self.service.view.caches if self.service else ())]
-        return [f"{cache.resource.plural}: {cache.problem}" for cache in caches if cache.problem]
+        return [*self._watched.problems, *(self.service.view.problems if self.service else ())]
 
     async def run(self) -> None:
         """Manage CloneSets while the kind is Trimtab's, until cancelled."""
@@ -169,7 +168,7 @@ class Service:
         view: View,
         rng: random.Random,
     ) -> None:
-        self._client = client
+        self._clock = client.clock
         self._settings = settings
         self._metrics = metrics
         self.view = view
@@ -194,34 +193,9 @@ class Service:
         )
         self._subscribe()
 
-    @property
-    def synced(self) -> bool:
-        """Whether all caches are filled."""
-        return all(cache.synced for cache in self.view.caches)
-
     async def run(self) -> None:
         """Reconcile until cancelled; reconciles in flight may then finish within the grace period."""
-        background = [asyncio.ensure_future(cache.run()) for cache in self.view.caches]
-        background.append(asyncio.ensure_future(self.recorder.run()))
-        working = asyncio.ensure_future(self.runner.run())
-        try:
-            done, _ = await asyncio.wait((*background, working), return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await self._shut_down()
-            await cancel(working, *background)
-
-    async def _shut_down(self) -> None:
-        try:
-            await within(self._client.clock, GRACE, self._finish())
-        except TimeoutError:
-            log.warning("some reconciles were interrupted; they are done again after the next start")
-
-    async def _finish(self) -> None:
-        if self.synced:  # before that no worker has started
-            await self.runner.stop()
-        await self.recorder.flush()
+        await Controllers(self._clock, (self.runner,), (self.recorder,), (self.view,)).run()
 
     def _count_failure(self, _: Key, error: BaseException | None) -> None:
         if error is not None:

@@ -16,6 +16,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
 from trimtab.cloneset.observation import CLONESETS
 from trimtab.kube.caches import Cache, Caches
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.ownership import refers_to
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import by_controller, by_namespace
@@ -26,7 +27,7 @@ from trimtab.snapshot import Snapshot
 _BY_CLONESET, _BY_CONTROLLER, _BY_NAMESPACE = "cloneset", "controller", "namespace"
 
 
-class View:
+class View(CacheGroup):
     """Caches, and queries over them."""
 
     def __init__(self, caches: Caches[Snapshot], *, with_costs: bool) -> None:
@@ -36,12 +37,9 @@ class View:
         self.nodes = caches.open(Node)
         self.revisions = caches.open(ControllerRevision, {_BY_CONTROLLER: by_controller})
         self.costs = caches.open(PodGroupCost, {_BY_CLONESET: _by_cloneset}) if with_costs else None
-
-    @property
-    def caches(self) -> list[Cache[Any]]:
-        """All caches."""
         always: list[Cache[Any]] = [self.clonesets, self.pods, self.nodes, self.revisions]
-        return always if self.costs is None else [*always, self.costs]
+        self.caches = always if self.costs is None else [*always, self.costs]
+        super().__init__(self.caches)
 
     def owner_of(self, pod: Pod) -> Key | None:
         """The CloneSet that a pod belongs to, if it is known."""

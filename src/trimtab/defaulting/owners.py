@@ -16,7 +16,7 @@ from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.meta import LabelSelector, OwnerReference
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_caches, watch_problems
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
@@ -35,7 +35,7 @@ KINDS: Mapping[tuple[str, str], type[Controller]] = {
 """The controllers whose selectors count, by API group and kind."""
 
 
-class Owners:
+class Owners(CacheGroup):
     """Cached controllers, services and namespaces; a component beside the HTTPS server."""
 
     def __init__(self, client: Client, caches: Caches[Any] | None = None) -> None:
@@ -45,21 +45,8 @@ class Owners:
         kinds: tuple[type[Any], ...] = (*KINDS.values(), Namespace)
         self._caches = {kind: caches.open(kind) for kind in kinds}
         self._services = caches.open(Service, {BY_NAMESPACE: by_namespace})
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has been filled, that of a kind that is not installed aside."""
         required = [each for kind, each in self._caches.items() if kind is not CloneSet]
-        return all(each.synced for each in (*required, self._services)) and self._caches[CloneSet].is_known
-
-    @property
-    def problems(self) -> list[str]:
-        """The failures of the watches."""
-        return watch_problems((*self._caches.values(), self._services))
-
-    async def run(self) -> None:
-        """Keep the caches current until cancelled."""
-        await run_caches((*self._caches.values(), self._services))
+        super().__init__((*required, self._services), (self._caches[CloneSet],))
 
     async def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace; of one that is not cached yet, by an uncached read."""

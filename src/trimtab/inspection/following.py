@@ -18,7 +18,7 @@ from trimtab.api.workloads import CustomWorkload, ReplicaSetOwners
 from trimtab.inspection.cluster import Cluster, Gap, info_of
 from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_caches
+from trimtab.kube.components import run_together
 from trimtab.kube.resources import object_key
 from trimtab.kube.stores import IndexFunction, Store, by_controller, by_namespace, orphans
 from trimtab.snapshot import MIRRORED, Snapshot
@@ -107,7 +107,7 @@ class ClusterFollower:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        await run_caches(self.caches.values())
+        await run_together(each.run() for each in self.caches.values())
 
     async def wait_known(self) -> None:
         """Wait until the first lists are complete; kinds that are absent or fail are not waited for."""

@@ -1,9 +1,9 @@
 """The Kubernetes client library: calls to an API server, and what controllers and processes need around them.
 
 Belongs here: configuration and credentials (`config`, `kubeconfig`, `credentials`), the client (`client`, `calls`) and
-its error tree, informers and the caches of a process, the work queue and the runner of reconciles, leader election, events, expectations, owner
-references (`ownership`, `adoption`), conditions; what every long-running process needs: components, YAML files of users
-(`files`), signals and logging (`processes`).
+its error tree, informers and the caches of a process, the work queue and the runner of reconciles, leader election,
+events, expectations, owner references (`ownership`, `adoption`), conditions; what every long-running process needs:
+components, YAML files of users (`files`), signals and logging (`processes`).
 
 Does not belong here: decisions, and knowledge of what Trimtab does with the objects. Reads return partial types
 (`trimtab.api`); writes take raw JSON or a patch.

@@ -75,7 +75,8 @@ class Cache(Generic[T]):
 
     def __init__(self, shared: _SharedInformer[T], indexes: Mapping[str, IndexFunction[T]], *, is_fresh: bool) -> None:
         self._shared = shared
-        self._informer = shared.informer
+        self.informer = shared.informer
+        """The shared informer."""
         self._indexes = tuple(indexes)
         self._handlers: list[Handler[T]] = []
         self._lists, self._answers = (shared.lists, shared.answers) if is_fresh else (1, 1)
@@ -83,61 +84,61 @@ class Cache(Generic[T]):
     @property
     def resource(self) -> Resource[T]:
         """The kind."""
-        return self._informer.resource
+        return self.informer.resource
 
     @property
     def store(self) -> Store[T]:
         """The objects."""
-        return self._informer.store
+        return self.informer.store
 
     @property
     def problem(self) -> str:
         """Why the store is not up to date, for health endpoints; empty if it is."""
-        return self._informer.problem
+        return self.informer.problem
 
     @property
     def absent(self) -> bool:
         """Whether the API server last answered that it does not serve this kind (404)."""
-        return self._informer.absent
+        return self.informer.absent
 
     @property
     def version(self) -> str:
         """The resourceVersion of the last list, event or bookmark."""
-        return self._informer.version
+        return self.informer.version
 
     @property
     def synced(self) -> bool:
         """Whether the first list, in a term the first of the term, is complete."""
-        return self._informer.lists >= self._lists
+        return self.informer.lists >= self._lists
 
     @property
     def is_known(self) -> bool:
         """Whether that list is complete, or the API server has said that there is no such kind."""
-        return self.synced or (self.absent and self._informer.answers >= self._answers)
+        return self.synced or (self.absent and self.informer.answers >= self._answers)
 
     async def wait_synced(self) -> None:
         """Wait until the cache has synced."""
-        await self._informer.wait_for(lambda _: self.synced)
+        await self.informer.wait_for(lambda _: self.synced)
 
     async def wait_known(self) -> None:
         """Wait until the cache has synced, or the API server has said that there is no such kind."""
-        await self._informer.wait_for(lambda _: self.is_known)
+        await self.informer.wait_for(lambda _: self.is_known)
 
     async def wait_for(self, condition: Callable[[Store[T]], bool]) -> None:
         """Wait until the condition holds for the store."""
-        await self._informer.wait_for(condition)
+        await self.informer.wait_for(condition)
 
     async def wait_seen(self, key: Key, resource_version: str) -> None:
         """Wait until the store has a write that returned this version, or a later one."""
-        await self._informer.wait_seen(key, resource_version)
+        await self.informer.wait_seen(key, resource_version)
 
     def has_seen(self, key: Key, resource_version: str) -> bool:
         """Whether the store has a write that returned this version, or a later one."""
-        return self._informer.has_seen(key, resource_version)
+        return self.informer.has_seen(key, resource_version)
 
     def get(self, key: Key) -> T | None:
         """The object of that key, if there is one."""
-        return self._informer.get(key)
+        return self.informer.get(key)
 
     def subscribe(
         self,
@@ -147,7 +148,7 @@ class Cache(Generic[T]):
         deleted: Callable[[T], None] | None = None,
     ) -> None:
         """Call these functions on changes; objects already in the store are first reported as added."""
-        self._handlers.append(self._informer.subscribe(added=added, updated=updated, deleted=deleted))
+        self._handlers.append(self.informer.subscribe(added=added, updated=updated, deleted=deleted))
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""
@@ -156,7 +157,7 @@ class Cache(Generic[T]):
     def close(self) -> None:
         """Remove its handlers and indexes."""
         for handler in self._handlers:
-            self._informer.unsubscribe(handler)
+            self.informer.unsubscribe(handler)
         self._handlers.clear()
         self._shared.leave(self, self._indexes)
 
@@ -309,8 +310,14 @@ class Caches(Generic[M]):
     def _shared(self, scope: _Scope) -> _SharedInformer[Any]:
         found = self._process.informers.get(scope)
         if found is None:
-            selection = {"label_selector": scope.label_selector, "field_selector": scope.field_selector}
-            informer = Informer(self.client, scope.resource, namespace=scope.namespace, rng=self._rng, **selection)
+            informer = Informer(
+                self.client,
+                scope.resource,
+                namespace=scope.namespace,
+                label_selector=scope.label_selector,
+                field_selector=scope.field_selector,
+                rng=self._rng,
+            )
             self._mirror(scope, informer)
             found = self._process.informers[scope] = _SharedInformer(informer, self._process.terms)
         return found

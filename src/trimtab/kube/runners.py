@@ -63,11 +63,13 @@ class Runner(Generic[K]):
         self._workers = workers
         self._after = after
         self._observe = observe
+        self._has_started = False
 
     async def run(self) -> None:
         """Run until the queue is shut down and empty. Cancellation also cancels the running reconciles."""
         for informer in self._after:
             await informer.wait_synced()
+        self._has_started = True
         workers = [asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)]
         try:
             await asyncio.gather(*workers)
@@ -75,8 +77,12 @@ class Runner(Generic[K]):
             await cancel(*workers)
 
     async def stop(self) -> None:
-        """Accept no more keys, and wait until the queued ones are processed. Then `run` returns."""
-        await self.queue.drain()
+        """Accept no more keys, and wait until the queued ones are processed. Then `run` returns.
+
+        Before the first reconcile, while informers have not synced, there is nothing to wait for.
+        """
+        if self._has_started:
+            await self.queue.drain()
 
     async def _work(self) -> None:
         while True:

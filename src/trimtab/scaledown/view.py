@@ -24,7 +24,7 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.workloads import DEPLOYMENTS, CustomWorkload, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_caches
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, orphans
@@ -58,7 +58,7 @@ KINDS: Mapping[str, type[Workload]] = {
 T = TypeVar("T", bound=Object)
 
 
-class View:
+class View(CacheGroup):
     """The cluster as scale-downs see it, while `run` runs."""
 
     def __init__(
@@ -91,37 +91,16 @@ class View:
         self.group_costs = self._cache(PodGroupCost, {BY_OWNER: ByNamedOwner(owners)})
         self.custom = {kind: self._cache(model, owned) for kind, model in owners.by_kind.items()}
         """The caches of workloads that the configuration names, by kind."""
-
-    @property
-    def required(self) -> tuple[Cache[Any], ...]:
-        """The caches of kinds that every cluster has."""
         pods_and_nodes = (self.pods, self.nodes, self.namespaces, self.services)
-        return (*pods_and_nodes, self.deployments, self.sets, self.replicators, self.stateful_sets)
-
-    @property
-    def optional(self) -> tuple[Cache[Any], ...]:
-        """The caches of kinds that may not be installed."""
-        return (self.clonesets, self.policies, self.group_costs, *self.custom.values())
-
-    @property
-    def synced(self) -> bool:
-        """Whether all caches have synced, those of kinds that are not installed aside."""
-        return all(each.synced for each in self.required) and all(map(is_known, self.optional))
-
-    @property
-    def problems(self) -> list[str]:
-        """What keeps the caches from being current, for health pages."""
-        watched = (*self.required, *(each for each in self.optional if not each.absent))
-        return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
+        workloads = (self.deployments, self.sets, self.replicators, self.stateful_sets)
+        self.required: tuple[Cache[Any], ...] = (*pods_and_nodes, *workloads)
+        """The caches of kinds that every cluster has."""
+        super().__init__(self.required, (self.clonesets, self.policies, self.group_costs, *self.custom.values()))
 
     async def wait_synced(self) -> None:
         """Wait until the caches of kinds that every cluster has have synced."""
         for cache in self.required:
             await cache.wait_synced()
-
-    async def run(self) -> None:
-        """Keep the caches current until cancelled."""
-        await run_caches((*self.required, *self.optional))
 
     def cache(self, kind: str) -> Cache[Any]:
         """The cache of a kind of workload."""
@@ -239,11 +218,6 @@ class ByNamedOwner:
         """The values of an object."""
         owner = owner_key(costs, self.owners)
         return () if owner is None else (owner,)
-
-
-def is_known(cache: Cache[Any]) -> bool:
-    """Whether a cache has synced, or its kind is not installed."""
-    return cache.is_known
 
 
 async def read_workload(client: Client, kind: type[Workload] | None, namespace: str, name: str) -> Workload | None:

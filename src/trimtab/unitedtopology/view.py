@@ -25,7 +25,7 @@ from trimtab.api.unitedtopology import TargetReference, UnitedTopology
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_caches, watch_problems
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
 from trimtab.subsets.members import Member, member_of
@@ -61,7 +61,7 @@ class _CachedMember:
     member: Member
 
 
-class View:
+class View(CacheGroup):
     """The cached cluster, kept current while `run` runs."""
 
     def __init__(
@@ -85,40 +85,14 @@ class View:
         self.pods = self._cache(Pod, {BY_CONTROLLER: by_controller, BY_ENDED: by_ended, BY_TOPOLOGY: by_topology})
         self.nodes = self._cache(Node, {})
         self.namespaces = self._cache(Namespace, {})
+        known = (self.deployments, self.sets, self.pods, self.nodes, self.namespaces)
+        super().__init__(known, (self.topologies, self.clonesets, *self.custom.values()))
+        self.workloads: tuple[Cache[Any], ...] = (self.deployments, self.clonesets, *self.custom.values())
+        """The caches of workloads that can be targets, ReplicaSets aside."""
+        self.required: tuple[Cache[Any], ...] = (self.topologies, *known)
+        """The caches that every decision needs."""
         self._members: dict[str, _CachedMember] = {}
         self.pods.subscribe(deleted=self._forget)
-
-    @property
-    def required(self) -> tuple[Cache[Any], ...]:
-        """The caches that every decision needs."""
-        return (self.topologies, self.deployments, self.sets, self.pods, self.nodes, self.namespaces)
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has been filled, those of kinds that are not installed aside."""
-        optional = (self.topologies, *self.optional)
-        return all(each.synced for each in self.required if each not in optional) and all(
-            each.is_known for each in optional
-        )
-
-    @property
-    def optional(self) -> tuple[Cache[Any], ...]:
-        """The caches of workloads that may not be installed."""
-        return (self.clonesets, *self.custom.values())
-
-    @property
-    def is_filled(self) -> bool:
-        """Whether every cache that decisions need has been filled."""
-        return all(each.synced for each in self.required)
-
-    @property
-    def problems(self) -> list[str]:
-        """The failures of the watches, for health pages. A kind that is not installed is none."""
-        return watch_problems((*self.required, *self.optional))
-
-    async def run(self) -> None:
-        """Keep the caches current until cancelled."""
-        await run_caches((*self.required, *self.optional))
 
     def now(self) -> int:
         """The time of day: nanoseconds since the epoch."""

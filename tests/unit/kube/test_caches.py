@@ -251,6 +251,6 @@ async def test_an_informer_that_fails_ends_everything_that_runs_it() -> None:
     async def broken() -> None:
         raise KeyError("zone")
 
-    first._informer.run = broken  # type: ignore[method-assign]  # noqa: SLF001 - nothing that a server sends ends it
+    first.informer.run = broken  # type: ignore[method-assign]  # nothing that a server sends ends it
     results = await asyncio.gather(first.run(), second.run(), return_exceptions=True)
     assert [str(each) for each in results] == ["'zone'", "'zone'"]

@@ -8,7 +8,6 @@ Every process that serves webhooks has its own; they coordinate through the stat
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from trimtab.api.annotations import Reason
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.components import run_together
 from trimtab.kube.events import WARNING, Recorder
 from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
@@ -97,13 +96,9 @@ class SubsetHooks:
 
     async def run(self) -> None:
         """Keep the caches current, and write events, until cancelled."""
-        tasks = [asyncio.ensure_future(each) for each in (self.topologies.run(), self._recorder.run())]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await run_together((self.topologies.run(), self._recorder.run()))
         finally:
-            await cancel(*tasks)
             await self._deletions.close()
             await self.batcher.close()
 

@@ -19,9 +19,9 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectMeta, OwnerReference
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
-from trimtab.kube.caches import Cache, Caches
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_caches, watch_problems
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.stores import by_namespace
@@ -57,7 +57,7 @@ class OwnerNotFoundError(Exception):
     """The owner of a pod does not exist with that UID."""
 
 
-class Topologies:
+class Topologies(CacheGroup):
     """Cached UnitedTopologies and ReplicaSets, kept current while `run` runs."""
 
     def __init__(
@@ -79,22 +79,9 @@ class Topologies:
         caches = caches or Caches(client, None, rng=rng)
         self._topologies = caches.open(UnitedTopology, {_BY_NAMESPACE: by_namespace, _BY_TARGET: by_target})
         self._sets = caches.open(ReplicaSet)
+        super().__init__((self._sets,), (self._topologies,))
         self._usable: dict[tuple[str, int], bool] = {}
         self._topologies.subscribe(deleted=self._forget)
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has been filled. Where the kind is not installed, there are no UnitedTopologies."""
-        return self._sets.synced and self._topologies.is_known
-
-    @property
-    def problems(self) -> list[str]:
-        """The failures of the watches."""
-        return watch_problems(self._caches)
-
-    async def run(self) -> None:
-        """Keep the caches current until cancelled."""
-        await run_caches(self._caches)
 
     def on_deleted(self, callback: Callable[[UnitedTopology], None]) -> None:
         """Call back for every UnitedTopology that is deleted."""
@@ -141,10 +128,6 @@ class Topologies:
             problems = unitedtopology.problems(topology, allowed_fields=self._allowed_fields, owners=self._owners)
             self._usable[version] = next(problems, None) is None
         return self._usable[version]
-
-    @property
-    def _caches(self) -> tuple[Cache[Any], ...]:
-        return (self._topologies, self._sets)
 
     def _cached_owner(self, reference: OwnerReference, namespace: str) -> Workload | None:
         """The owner as last seen, if it has that UID."""
