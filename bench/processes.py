@@ -262,11 +262,11 @@ def _cpu(pid: int) -> float:
 def main() -> None:
     """Print a line for each process."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted(SETS), help="one process instead of all")
+    parser.add_argument("--only", choices=sorted(SETS), action="append", help="this process instead of all; repeatable")
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--pods", type=int, default=PODS)
     options = parser.parse_args()
-    chosen = {options.only: SETS[options.only]} if options.only else SETS
+    chosen = {name: SETS[name] for name in options.only or SETS}
     print(f"{options.nodes} nodes, {options.pods} pods; calibration {calibration() * 1e3:.2f} ms", flush=True)
     with cluster(options.nodes, options.pods) as (kubeconfig, server):
         for name, components in chosen.items():

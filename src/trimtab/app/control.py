@@ -88,6 +88,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client, Caches[Snapshot]],
             caches=caches,
         )
         dependencies.switch.subscribe("controllers", lambda _: scale_downs.configure(now()))
+        caches.on_close(lambda: dependencies.switch.unsubscribe("controllers"))
         policies: dict[str, Component] = {
             "view": view,
             "samples": Background(sources.run),

@@ -261,6 +261,7 @@ class Caches(Generic[M]):
         self._process = _Process()
         self._term = 0
         self._opened: list[Cache[Any]] = []
+        self._on_close: list[Callable[[], None]] = []
 
     def scope(self) -> Caches[M]:
         """The same caches, for a part of the process that ends before the process: `close` it then."""
@@ -292,8 +293,15 @@ class Caches(Generic[M]):
         self._opened.append(made)
         return made
 
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call this before the caches are closed: it removes what would read them later."""
+        self._on_close.append(callback)
+
     def close(self) -> None:
         """Close everything that was opened here, and end the informers that nothing else uses."""
+        for callback in self._on_close:
+            callback()
+        self._on_close.clear()
         for cache in self._opened:
             cache.close()
         self._opened.clear()
