@@ -240,7 +240,8 @@ def _wait_ready(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def _is_leading(port: int) -> bool:
-    return " 0.0" not in "".join(re.findall(r"(?m)^trimtab_leader.*$", _get(port, "/metrics")))
+    leases = re.findall(r"(?m)^trimtab_leader.*$", _get(port, "/metrics"))
+    return bool(leases) and all(each.endswith(" 1.0") for each in leases)
 
 
 def _get(port: int, path: str) -> str:
