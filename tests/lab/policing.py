@@ -24,6 +24,7 @@ from trimtab.api.meta import Condition
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
+from trimtab.kube.caches import Cache
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound, ServerError
@@ -70,7 +71,9 @@ def _is_established(condition: Condition) -> bool:
 class Policies:
     """The policies of one namespace, and an informer that shows their statuses."""
 
-    def __init__(self, client: Client, namespace: str, informer: Informer[ScaleDownPolicy]) -> None:
+    def __init__(
+        self, client: Client, namespace: str, informer: Informer[ScaleDownPolicy] | Cache[ScaleDownPolicy]
+    ) -> None:
         self.client = client
         self.namespace = namespace
         self.informer = informer

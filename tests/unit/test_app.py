@@ -166,6 +166,44 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
         assert task.cancelled()
 
 
+_SHARED = {"/pods", "/nodes", "/namespaces", "/services", "/replicationcontrollers"}
+_SHARED |= {f"apps/{plural}" for plural in ("deployments", "replicasets", "statefulsets")}
+_SHARED |= {"apps.kruise.io/clonesets", "apps.kruise.io/unitedtopologies"}
+_SHARED |= {"trimtab.dev/scaledownpolicies", "trimtab.dev/podgroupcosts"}
+_CONTROLLERS = {"apps/controllerrevisions", "apiextensions.k8s.io/customresourcedefinitions"}
+
+
+@pytest.mark.parametrize(
+    ("components", "want"),
+    [
+        pytest.param(["scheduler", "webhooks", "controllers"], _SHARED | _CONTROLLERS, id="all components"),
+        pytest.param(["webhooks"], _SHARED, id="webhooks, without what only controllers need"),
+    ],
+)
+async def test_a_process_watches_each_kind_once(components: list[str], want: set[str], tmp_path: Path) -> None:
+    """However many components read it."""
+    async with Server(tmp_path) as server:
+        configured = whole(components=components, leaderElection={"enabled": False})
+        async with Client(Session(discover(server.kubeconfig))) as client:
+            await provisioning.create_missing(client, local.manifests(configured))
+        task = asyncio.create_task(app.App(app.Settings(configured, kubeconfig=server.kubeconfig)).run())
+        try:
+            async with asyncio.timeout(60):
+                while watched(server).keys() < want:
+                    assert not task.done()
+                    await asyncio.sleep(0)
+            assert watched(server) == dict.fromkeys(want, 1)
+        finally:
+            await cancel(task)
+
+
+def watched(server: Server) -> dict[str, int]:
+    """The number of watches by kind, where there are any."""
+    names = [each.name for each in server.cluster.store.collections()]
+    counts = {name: len(server.cluster.broadcaster.watching(name)) for name in names}
+    return {name: count for name, count in counts.items() if count}
+
+
 async def test_replicas_of_the_webhooks_serve_with_one_certificate(tmp_path: Path) -> None:
     """The leader creates it, the others read it; all of them answer."""
     async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:

@@ -10,7 +10,7 @@ leader) is passed to it here as a value or a function, because features do not i
 | `admission` | the webhooks, and the features that decide behind them |
 | `control` | the controllers, in one process at a time |
 | `dashboard` | the dashboard, for users of the API server |
-| `dependencies` | what all components are built from: client, configuration, strategies, metrics |
+| `dependencies` | what all components are built from: client, caches, configuration, strategies, metrics |
 | `switch` | turns scale-downs off and on while the process runs |
 | `process` | runs the components together |
 | `loop_monitor` | how late the event loop is |

@@ -22,12 +22,12 @@ from trimtab.admission.server import AdmissionServer, Hook, OnSkip
 from trimtab.admission.validation import Check, Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.core import Service
 from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.pod_webhook import Defaulting, pod_hooks
 from trimtab.app.scheduling import leveling_constraints, rank_settings, schedulers
-from trimtab.defaulting.owners import services_informer
-from trimtab.kube.components import Background, CacheComponent, Candidate, Component, ComponentGroup, FeatureGroup
+from trimtab.kube.components import Background, CacheGroup, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
 from trimtab.ranking.plan import Policy
@@ -73,8 +73,7 @@ def component(dependencies: Dependencies) -> Component:
     client, configuration = dependencies.client, dependencies.configuration
     topologies = _Topologies(dependencies) if configuration.gate("PodWebhook") else None
     scale_downs = _ScaleDowns(dependencies, topologies)
-    services = topologies.services if topologies else None
-    defaulting = Defaulting(dependencies, scale_downs.view, services) if configuration.defaults_at_admission else None
+    defaulting = Defaulting(dependencies) if configuration.defaults_at_admission else None
     on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
     candidate = Candidate(partial(dependencies.elect, LEASE)) if configuration.leader_election.enabled else None
     hooks = [
@@ -111,7 +110,9 @@ class _ScaleDowns:
     def __init__(self, dependencies: Dependencies, topologies: _Topologies | None) -> None:
         configured = defaults(dependencies.configuration, dependencies.strategies)
         self._metrics = dependencies.scale_down_metrics
-        self.view = View(dependencies.client, owners=dependencies.configuration.replicaset_owners)
+        self.view = View(
+            dependencies.client, owners=dependencies.configuration.replicaset_owners, caches=dependencies.caches
+        )
         self._sources = sources_for(
             dependencies.client,
             self.view,
@@ -175,8 +176,8 @@ class _Topologies:
         client = dependencies.client
         allowed = dependencies.configuration.united_topology.allowed_patch_fields
         owners = dependencies.configuration.replicaset_owners
-        self.view = TopologyView(client, owners=owners)
-        self.services = services_informer(client)
+        self.view = TopologyView(client, owners=owners, caches=dependencies.caches)
+        self.services = dependencies.caches.open(Service)
         known = schedulers(dependencies.configuration)
         self.simulation = Simulation(self.view, client.clock, profile_of=known.profile, services=self.services)
         self.subsets = SubsetHooks(
@@ -189,6 +190,7 @@ class _Topologies:
             defaults=known.default_constraints,
             owners=owners,
             registry=dependencies.registry,
+            caches=dependencies.caches,
         )
         evaluate = evaluator(pod_webhook=True, allowed_fields=allowed, owners=owners)
         self.levels = Levels(self.view, evaluate=evaluate)
@@ -199,7 +201,7 @@ class _Topologies:
     @property
     def parts(self) -> dict[str, Component]:
         """The components that have to run."""
-        return {"subsets": self.subsets, "topologies": self.view, "services": CacheComponent(self.services)}
+        return {"subsets": self.subsets, "topologies": self.view, "services": CacheGroup((self.services,))}
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:

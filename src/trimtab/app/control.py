@@ -14,6 +14,7 @@ from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
 from trimtab.cloneset.settings import Settings as CloneSetSettings
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, ComponentGroup, FeatureGroup, LeaderElectedComponent
 from trimtab.kube.events import Recorder
@@ -26,6 +27,7 @@ from trimtab.scaledown.policy.groups import Groups
 from trimtab.scaledown.policy.workloads import workload_ref
 from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
+from trimtab.snapshot import Snapshot
 from trimtab.unitedtopology.controller.controller import Controller as UnitedTopologies
 from trimtab.unitedtopology.controller.controller import Settings as UnitedTopologySettings
 
@@ -36,11 +38,11 @@ def component(dependencies: Dependencies) -> Component:
     """All controllers; under leader election, unless it is disabled."""
     make = _factory(dependencies)
     if not dependencies.configuration.leader_election.enabled:
-        return make(dependencies.client)
-    return LeaderElectedComponent(dependencies.client, partial(dependencies.elect, LEASE), make)
+        return make(dependencies.client, dependencies.caches)
+    return LeaderElectedComponent(dependencies.caches, partial(dependencies.elect, LEASE), make)
 
 
-def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
+def _factory(dependencies: Dependencies) -> Callable[[Client, Caches[Snapshot]], Component]:
     """A function that builds the controllers of one leader term. Metrics are shared by all terms of the process."""
     configured = defaults(dependencies.configuration, dependencies.strategies)
     cloneset_metrics = CloneSetMetrics(dependencies.registry)
@@ -50,8 +52,8 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
     def now() -> Defaults:
         return replace(configured, enabled=dependencies.switch.on)
 
-    def make(client: Client) -> Component:
-        view = View(client, owners=dependencies.configuration.replicaset_owners)
+    def make(client: Client, caches: Caches[Snapshot]) -> Component:
+        view = View(client, owners=dependencies.configuration.replicaset_owners, caches=caches)
         sources = sources_for(
             client,
             view,
@@ -63,7 +65,9 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             on_failure=dependencies.scale_down_metrics.record_source_failure,
         )
         recorder = Recorder(client, component="trimtab-scaledown")
-        topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
+        topologies = UnitedTopologies(
+            client, _topology_settings(dependencies), metrics=dependencies.topology_metrics, caches=caches
+        )
         scale_downs = ScaleDownPolicies(
             client,
             view,
@@ -81,8 +85,10 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             _cloneset_settings(dependencies, known),
             metrics=cloneset_metrics,
             policy_of=_policy_of(scale_downs.groups),
+            caches=caches,
         )
         dependencies.switch.subscribe("controllers", lambda _: scale_downs.configure(now()))
+        caches.on_close(lambda: dependencies.switch.unsubscribe("controllers"))
         policies: dict[str, Component] = {
             "view": view,
             "samples": Background(sources.run),

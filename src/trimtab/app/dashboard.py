@@ -19,9 +19,10 @@ from trimtab.dashboard.sources import LiveSource
 from trimtab.inspection.following import ClusterFollower
 from trimtab.inspection.reading import ALL
 from trimtab.inspection.settings import Settings
-from trimtab.kube.client import Client
+from trimtab.kube.caches import Caches
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import Component
+from trimtab.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 def component(dependencies: Dependencies) -> Component:
     """The dashboard of the cluster."""
     settings = Settings(dependencies.configuration, strategies=dependencies.strategies)
-    return ServedDashboard(dependencies.client, settings, _listening(dependencies.configuration))
+    return ServedDashboard(dependencies.caches, settings, _listening(dependencies.configuration))
 
 
 def check(configuration: TrimtabConfiguration) -> None:
@@ -54,8 +55,9 @@ def _listening(configuration: TrimtabConfiguration) -> Listening:
 class ServedDashboard:
     """The dashboard, served while `run` runs."""
 
-    def __init__(self, client: Client, settings: Settings, listening: Listening) -> None:
-        self._source = LiveSource(ClusterFollower(client, kinds=ALL, origin="this cluster"), settings)
+    def __init__(self, caches: Caches[Snapshot], settings: Settings, listening: Listening) -> None:
+        client = caches.client
+        self._source = LiveSource(ClusterFollower(client, kinds=ALL, origin="this cluster", caches=caches), settings)
         self._server = DashboardServer(self._source, settings, listening, ClusterAccess(client))
         self.url = ""
         """Its address, once it is served."""

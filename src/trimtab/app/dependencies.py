@@ -16,6 +16,7 @@ from trimtab.admission.tracing import Tracing
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app.switch import Switch
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.leases import Elector, LeaseCalls, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
@@ -25,6 +26,7 @@ from trimtab.scaledown.sources import Source
 from trimtab.scaledown.sources.answers import Network
 from trimtab.scaledown.sources.registry import make_sources
 from trimtab.scaledown.sources.registry import registry as source_registry
+from trimtab.snapshot import MIRRORED, Snapshot
 from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 
@@ -45,6 +47,11 @@ class Dependencies:
     """Records a span for each review, if it is configured."""
     lag: Callable[[], float] = lambda: 0.0
     """How many seconds the event loop is late."""
+
+    @cached_property
+    def caches(self) -> Caches[Snapshot]:
+        """The caches of the process, and the one snapshot of the cluster for all that only read it."""
+        return Caches(self.client, Snapshot(), MIRRORED)
 
     @cached_property
     def switch(self) -> Switch:

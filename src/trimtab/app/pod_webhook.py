@@ -6,22 +6,16 @@ Default constraints come first: the simulation of subsets then sees the pod as i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from trimtab.admission.chains import chain
 from trimtab.admission.server import Hook, OnSkip
-from trimtab.api.apps import ReplicaSet
-from trimtab.api.cloneset import CloneSet
 from trimtab.api.configuration import TrimtabConfiguration
-from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.errors import InvalidError
 from trimtab.app.dependencies import Dependencies
 from trimtab.defaulting.metrics import Metrics
 from trimtab.defaulting.owners import Owners
 from trimtab.defaulting.reviews import DefaultingReviews
 from trimtab.defaulting.rules import Rule, read_rules
-from trimtab.kube.informers import Informer
-from trimtab.scaledown.view import View
 from trimtab.unitedtopology.admission import pod_reviews
 
 
@@ -35,19 +29,10 @@ def rules(configuration: TrimtabConfiguration) -> tuple[Rule, ...]:
 
 
 class Defaulting:
-    """Default constraints at admission, and the caches that they need beside those of scale-downs."""
+    """Default constraints at admission."""
 
-    def __init__(self, dependencies: Dependencies, view: View, services: Informer[Service] | None) -> None:
-        """`services` is a cache that others run, where there is one."""
-        caches: dict[type[Any], Informer[Any]] = {
-            ReplicaSet: view.sets,
-            ReplicationController: view.replicators,
-            CloneSet: view.clonesets,
-            Namespace: view.namespaces,
-        }
-        if services is not None:
-            caches[Service] = services
-        self.owners = Owners(dependencies.client, caches)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self.owners = Owners(dependencies.client, dependencies.caches)
         metrics = Metrics(dependencies.registry)
         self.hook = DefaultingReviews(self.owners, rules(dependencies.configuration), metrics=metrics).hook
 

@@ -31,6 +31,8 @@ def component(dependencies: Dependencies) -> Component:
         settings(dependencies.configuration),
         metrics=Metrics(dependencies.registry),
         leases=dependencies.leases,
+        caches=dependencies.caches,
+        shares_pods=len(dependencies.configuration.components) > 1,
     )
 
 

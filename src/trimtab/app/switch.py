@@ -35,6 +35,10 @@ class Switch:
         """Call a listener on each change. A listener of the same name is replaced."""
         self._listeners[name] = listener
 
+    def unsubscribe(self, name: str) -> None:
+        """Do not call this listener any longer."""
+        self._listeners.pop(name, None)
+
     def turn(self, *, on: bool) -> None:
         """Turn it on or off; listeners are called only if that is a change."""
         if on != self.on:

@@ -2,7 +2,7 @@
 
 `Controller` watches which controller the kind CloneSet belongs to. While it is Trimtab's, a `Service` runs; if it is
 OpenKruise's or not served, none does, and the log and an event on the definition say so. Each run has a new service:
-its caches would be outdated, as the kind may have been deleted and created meanwhile.
+the kind may have been deleted and created meanwhile.
 
 Permissions: list and watch `customresourcedefinitions`, `clonesets`, `pods`, `nodes`, `controllerrevisions` and, with
 the feature gate, `podgroupcosts`; create, patch and delete `pods` and `controllerrevisions`; get `pods`, `clonesets`
@@ -30,18 +30,18 @@ from trimtab.cloneset.metrics import Metrics
 from trimtab.cloneset.reconciler import PolicyOf, Reconciler
 from trimtab.cloneset.settings import SETTINGS, Settings
 from trimtab.cloneset.view import View, owner_key
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel, within
+from trimtab.kube.clocks import cancel
+from trimtab.kube.components import CacheGroup, Controllers
 from trimtab.kube.events import NORMAL, Recorder
-from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key
 from trimtab.kube.runners import Runner
 from trimtab.kube.stores import key_of
+from trimtab.snapshot import MIRRORED, Snapshot
 
 COMPONENT = "trimtab-cloneset"
-GRACE = 2.0
-"""Seconds that requests in flight may take when the controller stops."""
 
 log = logging.getLogger(__name__)
 
@@ -69,16 +69,18 @@ class Controller:
         metrics: Metrics | None = None,
         policy_of: PolicyOf = _no_policy,
         rng: random.Random | None = None,
+        caches: Caches[Snapshot] | None = None,
     ) -> None:
+        """`caches` are those of the process; without them, it has its own."""
         self._client = client
         self._settings = settings
         self._metrics = metrics or Metrics()
         self._policy_of = policy_of
         self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         self._recorder = Recorder(client, component=COMPONENT, rng=self._rng)
-        self._definitions: Informer[CustomResourceDefinition] = Informer(
-            client, CustomResourceDefinition, rng=self._rng
-        )
+        self._caches = caches or Caches(client, Snapshot(), MIRRORED, rng=self._rng)
+        self._definitions = self._caches.open(CustomResourceDefinition)
+        self._watched = CacheGroup((self._definitions,))
         self._changed = asyncio.Event()
         self.service: Service | None = None
         self._definitions.subscribe(
@@ -97,13 +99,12 @@ class Controller:
         """Whether all caches are filled, or none is needed."""
         if not self._definitions.synced:
             return False
-        return self.owner is not KindOwner.TRIMTAB or (self.service is not None and self.service.synced)
+        return self.owner is not KindOwner.TRIMTAB or (self.service is not None and self.service.view.synced)
 
     @property
     def problems(self) -> list[str]:
         """Why caches are outdated. Leaving CloneSets to OpenKruise is no problem."""
-        informers = [self._definitions, *(self.service.view.informers if self.service else ())]
-        return [f"{informer.resource.plural}: {informer.problem}" for informer in informers if informer.problem]
+        return [*self._watched.problems, *(self.service.view.problems if self.service else ())]
 
     async def run(self) -> None:
         """Manage CloneSets while the kind is Trimtab's, until cancelled."""
@@ -129,9 +130,9 @@ class Controller:
         if not ours:
             await self._until_mode_changes(mode)
             return
-        self.service = Service(
-            self._client, self._settings, self._metrics, self._policy_of, mode.group_costs, self._rng
-        )
+        caches = self._caches.scope()
+        view = View(caches, with_costs=mode.group_costs)
+        self.service = Service(self._client, self._settings, self._metrics, self._policy_of, view, self._rng)
         working = asyncio.ensure_future(self.service.run())
         changing = asyncio.ensure_future(self._until_mode_changes(mode))
         try:
@@ -140,6 +141,7 @@ class Controller:
                 working.result()
         finally:
             await cancel(working, changing)
+            caches.close()
             self.service = None
 
     async def _until_mode_changes(self, mode: _Mode) -> None:
@@ -155,7 +157,7 @@ class Controller:
 
 
 class Service:
-    """One run of the controller: informers, a queue, workers."""
+    """One run of the controller: caches, a queue, workers."""
 
     def __init__(
         self,
@@ -163,13 +165,13 @@ class Service:
         settings: Settings,
         metrics: Metrics,
         policy_of: PolicyOf,
-        with_costs: bool,
+        view: View,
         rng: random.Random,
     ) -> None:
-        self._client = client
+        self._clock = client.clock
         self._settings = settings
         self._metrics = metrics
-        self.view = View(client, with_costs=with_costs, rng=rng)
+        self.view = view
         self.recorder = Recorder(client, component=COMPONENT, rng=rng)
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.reconciler = Reconciler(
@@ -186,39 +188,14 @@ class Service:
             self.reconciler.reconcile,
             self.queue,
             workers=settings.workers,
-            after=self.view.informers,
+            after=self.view.caches,
             observe=self._count_failure,
         )
         self._subscribe()
 
-    @property
-    def synced(self) -> bool:
-        """Whether all caches are filled."""
-        return all(informer.synced for informer in self.view.informers)
-
     async def run(self) -> None:
         """Reconcile until cancelled; reconciles in flight may then finish within the grace period."""
-        background = [asyncio.ensure_future(informer.run()) for informer in self.view.informers]
-        background.append(asyncio.ensure_future(self.recorder.run()))
-        working = asyncio.ensure_future(self.runner.run())
-        try:
-            done, _ = await asyncio.wait((*background, working), return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await self._shut_down()
-            await cancel(working, *background)
-
-    async def _shut_down(self) -> None:
-        try:
-            await within(self._client.clock, GRACE, self._finish())
-        except TimeoutError:
-            log.warning("some reconciles were interrupted; they are done again after the next start")
-
-    async def _finish(self) -> None:
-        if self.synced:  # before that no worker has started
-            await self.runner.stop()
-        await self.recorder.flush()
+        await Controllers(self._clock, (self.runner,), (self.recorder,), (self.view,)).run()
 
     def _count_failure(self, _: Key, error: BaseException | None) -> None:
         if error is not None:

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSetSpec
+from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet, CloneSetSpec
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod
 from trimtab.api.selectors import Selector
 from trimtab.kube.clocks import SECOND
+from trimtab.kube.ownership import refers_to
+from trimtab.kube.resources import Resource
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.pods import NEVER, NOWHERE, PHASES, PodTable
+
+CLONESETS = Resource.of(CloneSet)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,19 +55,26 @@ class Group:
 
 def members(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: Collection[str] = ()) -> list[int]:
     """The rows of a CloneSet's active pods, including those just adopted (by UID) whose update is not observed yet."""
-    rows = table.owned_by(owner.uid).tolist()
+    candidates = list(_owned(table, owner))
     if adopted:
-        rows += [row for row, pod in _orphans(table, owner) if pod.metadata.uid in adopted]
-    candidates = ((row, table.objects[row]) for row in rows)
-    return [row for row, pod in candidates if pod is not None and pod.active and selector.matches(pod.metadata.labels)]
+        candidates += [(row, pod) for row, pod in _orphans(table, owner) if pod.metadata.uid in adopted]
+    return [row for row, pod in candidates if pod.active and selector.matches(pod.metadata.labels)]
 
 
 def claimable(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
     """Active pods that a CloneSet may have to adopt or release: matching orphans, and its own that do not match."""
     orphans = [pod for _, pod in _orphans(table, owner) if selector.matches(pod.metadata.labels)]
-    owned = (table.objects[row] for row in table.owned_by(owner.uid).tolist())
-    strays = [pod for pod in owned if pod is not None and not selector.matches(pod.metadata.labels)]
+    strays = [pod for _, pod in _owned(table, owner) if not selector.matches(pod.metadata.labels)]
     return [pod for pod in (*orphans, *strays) if pod.active]
+
+
+def _owned(table: PodTable, owner: ObjectMeta) -> Iterator[tuple[int, Pod]]:
+    """The rows of a CloneSet's pods. The table has the pods of other kinds too, whose references may name any UID."""
+    for row in table.owned_by(owner.uid).tolist():
+        pod = table.objects[row]
+        controller = None if pod is None else pod.metadata.controller
+        if pod is not None and controller is not None and refers_to(controller, CLONESETS):
+            yield row, pod
 
 
 def _orphans(table: PodTable, owner: ObjectMeta) -> Iterator[tuple[int, Pod]]:

@@ -6,6 +6,9 @@ yet, or the answer was lost: it counts as created.
 
 Pods are deleted in the order of the plan, some in parallel, so that a process that is killed has deleted the first
 ones. Each deletion names the UID, so that no other pod of the same name is deleted.
+
+It is no `kube.pod_writer`: that patches pods that exist, and computes a patch anew after a conflict; here every pod has
+an event and an expectation, and a conflict ends the attempt.
 """
 
 from __future__ import annotations

@@ -22,13 +22,14 @@ from trimtab.cloneset import plan as plans
 from trimtab.cloneset import status as statuses
 from trimtab.cloneset.history import History, NameCollision
 from trimtab.cloneset.metrics import Metrics
+from trimtab.cloneset.observation import CLONESETS
 from trimtab.cloneset.plan import Plan, PlanContext, Step
 from trimtab.cloneset.pods import PodControl, is_namespace_terminating
 from trimtab.cloneset.ranks import Terms
 from trimtab.cloneset.reporter import RETRYABLE, UNSEEN, Reporter
 from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.status import Decision
-from trimtab.cloneset.view import CLONESETS, View
+from trimtab.cloneset.view import View
 from trimtab.kube import ownership
 from trimtab.kube.adoption import Adopter
 from trimtab.kube.client import Client

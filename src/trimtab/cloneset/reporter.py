@@ -11,10 +11,10 @@ from trimtab.api.cloneset import CloneSet, CloneSetStatus
 from trimtab.api.errors import InvalidError
 from trimtab.cloneset import status as statuses
 from trimtab.cloneset.metrics import Metrics
+from trimtab.cloneset.observation import CLONESETS
 from trimtab.cloneset.plan import Plan, Step
 from trimtab.cloneset.pods import is_namespace_terminating
 from trimtab.cloneset.status import Finding
-from trimtab.cloneset.view import CLONESETS
 from trimtab.kube.client import Client
 from trimtab.kube.errors import (
     AlreadyExists,

@@ -1,11 +1,10 @@
 """The controller's view of the cluster: caches, and the snapshot that the victim order is computed from.
 
-The snapshot holds the pods that CloneSets own or might adopt, and all nodes.
+The snapshot has all pods and nodes of the cluster, and is only read.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,45 +14,32 @@ from trimtab.api.meta import ObjectMeta, OwnerReference
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
-from trimtab.kube.client import Client
-from trimtab.kube.informers import Informer
+from trimtab.cloneset.observation import CLONESETS
+from trimtab.kube.caches import Cache, Caches
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.ownership import refers_to
-from trimtab.kube.resources import Key, Resource, object_key
+from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import by_controller, by_namespace
 from trimtab.ranking import explicit
 from trimtab.ranking.explicit import NO_COSTS, GroupCosts
 from trimtab.snapshot import Snapshot
 
-CLONESETS = Resource.of(CloneSet)
-_BY_CONTROLLER, _BY_NAMESPACE, _BY_OWNER = "controller", "namespace", "owner"
+_BY_CLONESET, _BY_CONTROLLER, _BY_NAMESPACE = "cloneset", "controller", "namespace"
 
 
-class View:
-    """Informers, and queries over them."""
+class View(CacheGroup):
+    """Caches, and queries over them."""
 
-    def __init__(self, client: Client, *, with_costs: bool, rng: random.Random | None = None) -> None:
-        self.snapshot = Snapshot()
-        self.clonesets: Informer[CloneSet] = Informer(client, CloneSet, indexes={_BY_NAMESPACE: by_namespace}, rng=rng)
-        self.pods: Informer[Pod] = Informer(client, Pod, rng=rng)
-        self.nodes: Informer[Node] = Informer(client, Node, rng=rng)
-        self.revisions: Informer[ControllerRevision] = Informer(
-            client, ControllerRevision, indexes={_BY_CONTROLLER: by_controller}, rng=rng
-        )
-        self.costs: Informer[PodGroupCost] | None = None
-        if with_costs:
-            self.costs = Informer(client, PodGroupCost, indexes={_BY_OWNER: _by_owner}, rng=rng)
-        self.pods.subscribe(added=self._put, updated=lambda _, new: self._put(new), deleted=self._drop)
-        self.nodes.subscribe(
-            added=self.snapshot.put,
-            updated=lambda _, new: self.snapshot.put(new),
-            deleted=lambda node: self.snapshot.drop(Node, "", node.metadata.name),
-        )
-
-    @property
-    def informers(self) -> list[Informer[Any]]:
-        """All informers."""
-        always: list[Informer[Any]] = [self.clonesets, self.pods, self.nodes, self.revisions]
-        return always if self.costs is None else [*always, self.costs]
+    def __init__(self, caches: Caches[Snapshot], *, with_costs: bool) -> None:
+        self.snapshot = caches.snapshot
+        self.clonesets = caches.open(CloneSet, {_BY_NAMESPACE: by_namespace})
+        self.pods = caches.open(Pod)
+        self.nodes = caches.open(Node)
+        self.revisions = caches.open(ControllerRevision, {_BY_CONTROLLER: by_controller})
+        self.costs = caches.open(PodGroupCost, {_BY_CLONESET: _by_cloneset}) if with_costs else None
+        always: list[Cache[Any]] = [self.clonesets, self.pods, self.nodes, self.revisions]
+        self.caches = always if self.costs is None else [*always, self.costs]
+        super().__init__(self.caches)
 
     def owner_of(self, pod: Pod) -> Key | None:
         """The CloneSet that a pod belongs to, if it is known."""
@@ -80,22 +66,12 @@ class View:
         """The PodGroupCosts that name a CloneSet."""
         if self.costs is None:
             return NO_COSTS
-        found = self.costs.store.by(_BY_OWNER, object_key(owner.namespace, owner.name))
+        found = self.costs.store.by(_BY_CLONESET, object_key(owner.namespace, owner.name))
         return explicit.sort_group_costs(found, KIND, owner.name, owner.uid)
 
     def has_pod(self, namespace: str, name: str) -> bool:
         """Whether there is a pod of that name."""
         return object_key(namespace, name) in self.pods.store
-
-    def _put(self, pod: Pod) -> None:
-        owner = pod.metadata.controller
-        if owner is None or refers_to(owner, CLONESETS):
-            self.snapshot.put(pod)
-        else:
-            self._drop(pod)
-
-    def _drop(self, pod: Pod) -> None:
-        self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name)
 
 
 def owner_key(costs: PodGroupCost) -> Key | None:
@@ -106,6 +82,6 @@ def owner_key(costs: PodGroupCost) -> Key | None:
     return object_key(costs.metadata.namespace, owner.name)
 
 
-def _by_owner(costs: PodGroupCost) -> Iterable[str]:
+def _by_cloneset(costs: PodGroupCost) -> Iterable[str]:
     owner = owner_key(costs)
     return () if owner is None else (owner,)

@@ -83,9 +83,9 @@ class LiveSource:
         self.decisions = DecisionLog(follower.client.server_time.now)
         self.changed = asyncio.Event()
         self.stale = StaleWorkloads(lambda namespace, name: self.now().find(ReplicaSet, namespace, name))
-        kinds = [kind for kind in FOLLOWED if kind in follower.informers]
+        kinds = [kind for kind in FOLLOWED if kind in follower.caches]
         self._observer = ScaleDownObserver(
-            follower.client, settings, self._observed, namespace=namespace, kinds=kinds, informers=follower.informers
+            follower.client, settings, self._observed, namespace=namespace, kinds=kinds, caches=follower.caches
         )
         self._is_noting = False
         follower.subscribe(self._note)

@@ -14,10 +14,10 @@ from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.meta import LabelSelector, OwnerReference
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_informers, watch_problems
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.errors import NotFound
-from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.stores import by_namespace
@@ -35,39 +35,22 @@ KINDS: Mapping[tuple[str, str], type[Controller]] = {
 """The controllers whose selectors count, by API group and kind."""
 
 
-class Owners:
-    """Cached controllers, services and namespaces; a component beside the HTTPS server.
+class Owners(CacheGroup):
+    """Cached controllers, services and namespaces; a component beside the HTTPS server."""
 
-    `caches` are informers that the process has anyway and that others run, by their kind.
-    """
-
-    def __init__(self, client: Client, caches: Mapping[type[Any], Informer[Any]] | None = None) -> None:
-        shared = caches or {}
+    def __init__(self, client: Client, caches: Caches[Any] | None = None) -> None:
+        """`caches` are those of the process; without them, it has its own."""
         self._client = client.using(retry=NO_RETRIES, urgent=True)
+        caches = caches or Caches(client, None)
         kinds: tuple[type[Any], ...] = (*KINDS.values(), Namespace)
-        self._informers = {kind: shared.get(kind) or Informer(client, kind) for kind in kinds}
-        self._services: Informer[Service] = shared.get(Service) or services_informer(client)
-        every = (*self._informers.values(), self._services)
-        self._own = [each for each in every if each not in shared.values()]
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has been filled, that of a kind that is not installed aside."""
-        required = [each for kind, each in self._informers.items() if kind is not CloneSet]
-        return all(each.synced for each in (*required, self._services)) and self._informers[CloneSet].is_known
-
-    @property
-    def problems(self) -> list[str]:
-        """The failures of its own watches."""
-        return watch_problems(self._own)
-
-    async def run(self) -> None:
-        """Keep its own caches current until cancelled."""
-        await run_informers(self._own)
+        self._caches = {kind: caches.open(kind) for kind in kinds}
+        self._services = caches.open(Service, {BY_NAMESPACE: by_namespace})
+        required = [each for kind, each in self._caches.items() if kind is not CloneSet]
+        super().__init__((*required, self._services), (self._caches[CloneSet],))
 
     async def namespace_labels(self, name: str) -> Mapping[str, str]:
         """The labels of a namespace; of one that is not cached yet, by an uncached read."""
-        found = self._informers[Namespace].get(Key(name))
+        found = self._caches[Namespace].get(Key(name))
         if found is None:
             found = await self._read(Namespace, name, "")
         return {} if found is None else found.metadata.labels
@@ -79,7 +62,7 @@ class Owners:
         kind = KINDS.get((owner.api_version.rpartition("/")[0], owner.kind))
         if kind is None:
             return None
-        found = self._informers[kind].get(object_key(namespace, owner.name))
+        found = self._caches[kind].get(object_key(namespace, owner.name))
         if found is None or found.metadata.uid != owner.uid:
             found = await self._read(kind, owner.name, namespace)
         return None if found is None or found.metadata.uid != owner.uid else _selector(found)
@@ -93,11 +76,6 @@ class Owners:
             return await self._client.get(kind, name, namespace=namespace)
         except NotFound:
             return None
-
-
-def services_informer(client: Client) -> Informer[Service]:
-    """A cache of services, as `Owners` needs it."""
-    return Informer(client, Service, indexes={BY_NAMESPACE: by_namespace})
 
 
 def _selector(controller: Controller) -> LabelSelector | None:

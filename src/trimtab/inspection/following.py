@@ -1,6 +1,6 @@
 """A cluster that is followed by list and watch: the values that `reading` gives, kept current.
 
-One set of informers serves everything that looks at the cluster. Decisions scan the followed snapshot between events,
+One set of caches serves everything that looks at the cluster. Decisions scan the followed snapshot between events,
 as a process of an installation does; nothing is read again, and nothing is written.
 """
 
@@ -11,19 +11,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from trimtab.api.apps import ReplicaSet, StatefulSet
-from trimtab.api.core import Namespace, ReplicationController, Service
-from trimtab.api.nodes import Node
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.workloads import CustomWorkload, ReplicaSetOwners
 from trimtab.inspection.cluster import Cluster, Gap, info_of
+from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_informers
-from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Resource, object_key
-from trimtab.kube.stores import IndexFunction, Store, by_controller, by_namespace
-from trimtab.snapshot import Snapshot
+from trimtab.kube.components import run_together
+from trimtab.kube.resources import object_key
+from trimtab.kube.stores import IndexFunction, Store, by_controller, by_namespace, orphans
+from trimtab.snapshot import MIRRORED, Snapshot
 
 T = TypeVar("T")
 Change = Callable[[Any, Any], None]
@@ -32,8 +30,6 @@ Change = Callable[[Any, Any], None]
 _BY_CONTROLLER = "controller"
 _BY_NAMESPACE = "namespace"
 _ORPHANS = "orphans"
-_SNAPSHOT: tuple[type[Any], ...] = (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod)
-"""The kinds that decisions scan in the snapshot."""
 _SYNC = 0.05
 
 
@@ -98,24 +94,20 @@ class ClusterFollower:
         gaps: tuple[Gap, ...] = (),
         origin: str = "",
         default_namespace: str = "default",
+        caches: Caches[Snapshot] | None = None,
     ) -> None:
-        """`namespace` is the only one to follow, if not all are."""
+        """`namespace` is the only one to follow, if not all are; `caches` are those of a process that follows all."""
         self.client = client
         self.gaps = gaps
         self._origin = origin
         self._default_namespace = default_namespace
-        self._snapshot = Snapshot()
-        self.informers: dict[type[Any], Informer[Any]] = {}
-        for kind in kinds:
-            scope = namespace if Resource.of(kind).namespaced else ""
-            self.informers[kind] = Informer(client, kind, namespace=scope, indexes=_indexes(kind))
-        for kind in _SNAPSHOT:
-            if kind in self.informers:
-                self._keep(kind, self.informers[kind])
+        caches = caches or Caches(client, Snapshot(), MIRRORED, namespace=namespace)
+        self._snapshot = caches.snapshot
+        self.caches: dict[type[Any], Cache[Any]] = {kind: caches.open(kind, _indexes(kind)) for kind in kinds}
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        await run_informers(self.informers.values())
+        await run_together(each.run() for each in self.caches.values())
 
     async def wait_known(self) -> None:
         """Wait until the first lists are complete; kinds that are absent or fail are not waited for."""
@@ -125,12 +117,12 @@ class ClusterFollower:
     @property
     def synced(self) -> bool:
         """Whether every kind has been listed, is not installed, or cannot be listed now."""
-        return all(each.is_known or each.problem for each in self.informers.values())
+        return all(each.is_known or each.problem for each in self.caches.values())
 
     @property
     def problems(self) -> list[str]:
         """Why what is shown may be out of date; a kind that is not installed is no problem."""
-        return [f"{each.resource.plural}: {each.problem}" for each in self.informers.values() if _is_failing(each)]
+        return [f"{each.resource.plural}: {each.problem}" for each in self.caches.values() if _is_failing(each)]
 
     def now(self) -> LiveCluster:
         """The cluster at this moment."""
@@ -139,26 +131,18 @@ class ClusterFollower:
             gaps=self.gaps,
             origin=self._origin,
             namespace=self._default_namespace,
-            stores={kind: informer.store for kind, informer in self.informers.items()},
+            stores={kind: cache.store for kind, cache in self.caches.items()},
             followed=self._snapshot,
         )
 
     def subscribe(self, change: Change) -> None:
         """Call a function for every change of any kind; objects that are known already come first."""
-        for informer in self.informers.values():
-            informer.subscribe(
+        for cache in self.caches.values():
+            cache.subscribe(
                 added=lambda new: change(None, new),
                 updated=change,
                 deleted=lambda old: change(old, None),
             )
-
-    def _keep(self, kind: type[Any], informer: Informer[Any]) -> None:
-        snapshot = self._snapshot
-        informer.subscribe(
-            added=snapshot.put,
-            updated=lambda _, new: snapshot.put(new),
-            deleted=lambda old: snapshot.drop(kind, old.metadata.namespace, old.metadata.name),
-        )
 
 
 def _indexes(kind: type[Any]) -> Mapping[str, IndexFunction[Any]]:
@@ -166,15 +150,11 @@ def _indexes(kind: type[Any]) -> Mapping[str, IndexFunction[Any]]:
     if kind in (Pod, ReplicaSet):
         indexes[_BY_CONTROLLER] = by_controller
     if kind is Pod:
-        indexes[_ORPHANS] = _orphans
+        indexes[_ORPHANS] = orphans
     if kind is ScaleDownPolicy:
         indexes[_BY_NAMESPACE] = by_namespace
     return indexes
 
 
-def _orphans(pod: Pod) -> Iterable[str]:
-    return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
-
-
-def _is_failing(informer: Informer[Any]) -> bool:
-    return bool(informer.problem) and not (informer.absent and info_of(informer.resource.model).is_optional)
+def _is_failing(cache: Cache[Any]) -> bool:
+    return bool(cache.problem) and not (cache.absent and info_of(cache.resource.model).is_optional)

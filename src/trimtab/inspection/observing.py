@@ -29,9 +29,9 @@ from trimtab.inspection.settings import Settings
 from trimtab.inspection.targets import kind_of
 from trimtab.inspection.versions import VersionLog
 from trimtab.kube import versions
+from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
-from trimtab.kube.informers import Informer
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.results.evaluation import ControllerState, PlanState, evaluate
 from trimtab.scaledown.results.history import Distribution, ScaleDownRecord
@@ -99,8 +99,8 @@ class ScaleDownObserver:
     """The only namespace to follow; all, if empty."""
     kinds: Iterable[type[Any]] = FOLLOWED
     """The kinds that may be watched."""
-    informers: Mapping[type[Any], Informer[Any]] | None = None
-    """Informers that another part of the process runs; without them, the observer runs its own."""
+    caches: Mapping[type[Any], Cache[Any]] | None = None
+    """Caches that another part of the process runs; without them, the observer runs its own."""
     open: dict[tuple[str, str, str], list[OpenScaleDown]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,19 +108,18 @@ class ScaleDownObserver:
         self._owners = ReplicaSetOwners(custom)
         kept: tuple[type[Any], ...] = (Pod, *WORKLOADS, *custom)
         self._logs: dict[type[Any], VersionLog[Any]] = {kind: VersionLog() for kind in kept}
-        self._informers: dict[type[Any], Informer[Any]] = {}
+        own = Caches(self.client, None, namespace=self.namespace)
+        self._caches: dict[type[Any], Cache[Any]] = {}
         for kind in self.kinds:
-            scope = "" if kind in (Node, Namespace) else self.namespace
-            given = None if self.informers is None else self.informers[kind]
-            informer = self._informers[kind] = given or Informer(self.client, kind, namespace=scope)
+            cache = self._caches[kind] = own.open(kind) if self.caches is None else self.caches[kind]
             if kind in self._logs:
-                self._subscribe(kind, informer)
+                self._subscribe(kind, cache)
         self._numbers = 0
         self._pruned = self.client.clock.monotonic()
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        own = self._informers.values() if self.informers is None else ()
+        own = self._caches.values() if self.caches is None else ()
         tasks = [asyncio.ensure_future(each.run()) for each in own]
         try:
             while True:
@@ -131,7 +130,7 @@ class ScaleDownObserver:
 
     async def wait_synced(self) -> None:
         """Wait until the first lists are complete; kinds that are absent or refused are not waited for."""
-        while not all(each.is_known or each.problem for each in self._informers.values()):
+        while not all(each.is_known or each.problem for each in self._caches.values()):
             await self.client.clock.sleep(_SYNC)
 
     def check(self) -> None:
@@ -148,9 +147,9 @@ class ScaleDownObserver:
 
     # Events.
 
-    def _subscribe(self, kind: type[Any], informer: Informer[Any]) -> None:
+    def _subscribe(self, kind: type[Any], cache: Cache[Any]) -> None:
         log, clock = self._logs[kind], self.client.clock
-        informer.subscribe(
+        cache.subscribe(
             added=lambda new: log.put(new, clock.monotonic()),
             updated=lambda old, new: self._updated(kind, old, new),
             deleted=lambda gone: log.drop(gone, clock.monotonic()),
@@ -216,8 +215,8 @@ class ScaleDownObserver:
         objects: dict[type[Any], list[Any]] = {
             kind: list(log.as_of(namespace, version)) for kind, log in self._logs.items()
         }
-        for kind in self._informers.keys() - self._logs.keys():
-            objects[kind] = list(self._informers[kind].store)
+        for kind in self._caches.keys() - self._logs.keys():
+            objects[kind] = list(self._caches[kind].store)
         if workload is not None:
             same = workload.metadata.name
             kept = [each for each in objects[type(workload)] if each.metadata.name != same]

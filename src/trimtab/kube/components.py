@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+from trimtab.kube.caches import Caches, Mirror
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, Clock, cancel
+from trimtab.kube.clocks import SECOND, Clock, cancel, within
 from trimtab.kube.errors import LeadershipLost
-from trimtab.kube.informers import Informer
+from trimtab.kube.events import Recorder
 from trimtab.kube.leases import Elector
+from trimtab.kube.resources import Resource
+from trimtab.kube.runners import Runner
 
+M = TypeVar("M", bound=Mirror | None)
+
+GRACE = 2.0
+"""Seconds that reconciles in flight, and pending events, may take when controllers stop."""
 _PATIENCE = 30.0
 """Seconds for which a feature with a problem is waited for at the start: most problems do not last."""
 
@@ -60,42 +68,115 @@ class Background:
         await self._work()
 
 
-async def run_informers(informers: Iterable[Informer[Any]]) -> None:
-    """Keep caches current until cancelled; the first failure ends all of them."""
-    tasks = [asyncio.ensure_future(each.run()) for each in informers]
+class Watched(Protocol):
+    """What a `CacheGroup` is made of: a cache, or an informer."""
+
+    @property
+    def resource(self) -> Resource[Any]:
+        """The kind."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why it is not up to date; empty if it is."""
+        ...
+
+    @property
+    def absent(self) -> bool:
+        """Whether the API server does not serve the kind."""
+        ...
+
+    @property
+    def synced(self) -> bool:
+        """Whether it has been filled."""
+        ...
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has been filled, or the kind is not served."""
+        ...
+
+    async def run(self) -> None:
+        """Keep it current until cancelled."""
+        ...
+
+
+class CacheGroup:
+    """Caches as one component. Of the optional ones, the kind may not be installed: then there are no objects."""
+
+    def __init__(self, required: Iterable[Watched], optional: Iterable[Watched] = ()) -> None:
+        self._required = tuple(required)
+        self._optional = tuple(optional)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache has been filled, those of kinds that are not installed aside."""
+        return all(each.synced for each in self._required) and all(each.is_known for each in self._optional)
+
+    @property
+    def problems(self) -> list[str]:
+        """The failures of the watches, for health pages. A kind that may not be installed, and is not, is none."""
+        watched = (*self._required, *(each for each in self._optional if not each.absent))
+        return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
+
+    async def run(self) -> None:
+        """Keep the caches current until cancelled."""
+        await run_together(each.run() for each in (*self._required, *self._optional))
+
+
+async def run_together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run until cancelled; the first that fails or ends, ends all."""
+    tasks = [asyncio.ensure_future(each) for each in works]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
         await cancel(*tasks)
 
 
-def watch_problems(informers: Iterable[Informer[Any]]) -> list[str]:
-    """The failures of watches, for health pages. A kind that is not installed is none."""
-    return [f"{each.resource.plural}: {each.problem}" for each in informers if each.problem and not each.absent]
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """Runners of reconciles, and how they stop.
 
+    Everything runs together; the first that fails or ends, ends all. When `run` is cancelled, reconciles in flight may
+    finish and pending events are written within the grace period, while the caches stay current; then the rest is
+    cancelled. The next start repeats what was cut off.
+    """
 
-class CacheComponent:
-    """An informer as a component of its own, for a cache that several features share."""
-
-    def __init__(self, informer: Informer[Any]) -> None:
-        self._informer = informer
-
-    @property
-    def synced(self) -> bool:
-        """Whether the cache has been filled."""
-        return self._informer.synced
-
-    @property
-    def problems(self) -> list[str]:
-        """Why the cache is not current."""
-        problem = self._informer.problem
-        return [f"{self._informer.resource.plural}: {problem}"] if problem else []
+    clock: Clock
+    runners: Sequence[Runner[Any]]
+    recorders: Sequence[Recorder] = ()
+    background: Sequence[Component] = ()
+    """What runs until the reconciles have ended, such as caches."""
+    grace: float = GRACE
 
     async def run(self) -> None:
-        """Keep the cache current until cancelled."""
-        await self._informer.run()
+        """Reconcile until cancelled."""
+        beside = [asyncio.ensure_future(each.run()) for each in self.background]
+        beside += [asyncio.ensure_future(each.run()) for each in self.recorders]
+        working = [asyncio.ensure_future(each.run()) for each in self.runners]
+        try:
+            done, _ = await asyncio.wait((*beside, *working), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await self._stop()
+            await cancel(*working)
+            await cancel(*beside)
+
+    async def _stop(self) -> None:
+        try:
+            await within(self.clock, self.grace, self._finish())
+        except TimeoutError:
+            names = ", ".join(each.name for each in self.runners)
+            log.warning(
+                "%s: some reconciles were cancelled after %.0f s; the next start repeats them", names, self.grace
+            )
+
+    async def _finish(self) -> None:
+        await asyncio.gather(*(each.stop() for each in self.runners))
+        await asyncio.gather(*(each.flush() for each in self.recorders))
 
 
 class ComponentGroup:
@@ -153,16 +234,18 @@ class FeatureGroup(ComponentGroup):
         return [] if self.problems else super().problems
 
 
-class LeaderElectedComponent:
+class LeaderElectedComponent(Generic[M]):
     """A component that runs only while this process is the leader.
 
-    It is created anew each time the lease is acquired: its caches may be outdated after another process has led. A
-    process that waits for the lease counts as synced.
+    It is created anew each time the lease is acquired, with caches of that term: older ones may be outdated after
+    another process has led. A process that waits for the lease counts as synced.
     """
 
-    def __init__(self, client: Client, elect: Callable[[], Elector], make: Callable[[Client], Component]) -> None:
+    def __init__(
+        self, caches: Caches[M], elect: Callable[[], Elector], make: Callable[[Client, Caches[M]], Component]
+    ) -> None:
         """`make` receives a client that writes only while this process is the leader."""
-        self._client = client
+        self._caches = caches
         self._elect = elect
         self._make = make
         self._current: Component | None = None
@@ -195,8 +278,12 @@ class LeaderElectedComponent:
                 self._current = None
 
     async def _term(self, elector: Elector) -> None:
-        self._current = self._make(self._client.using(before_write=elector.check))
-        await _unending("the leader-elected component", self._current)
+        caches = self._caches.term()
+        try:
+            self._current = self._make(caches.client.using(before_write=elector.check), caches)
+            await _unending("the leader-elected component", self._current)
+        finally:
+            caches.close()
 
 
 class Candidate:

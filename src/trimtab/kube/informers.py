@@ -80,6 +80,10 @@ class Informer(Generic[T]):
         """Why the store is not up to date, for health endpoints; empty if it is."""
         self.absent = False
         """Whether the API server last answered that it does not serve this kind (404)."""
+        self.lists = 0
+        """How many lists have been completed."""
+        self.answers = 0
+        """How many lists have been completed, or answered with 404."""
         self._client = client
         self._clock = client.clock
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
@@ -132,12 +136,28 @@ class Informer(Generic[T]):
         added: Callable[[T], None] | None = None,
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
-    ) -> None:
+    ) -> Handler[T]:
         """Call these functions on changes; objects already in the store are first reported as added."""
         handler = Handler(added, updated, deleted)
-        for an_object in self.store:
-            self._notify(handler.added, an_object)
-        self._handlers.append(handler)
+        for an_object in self.store if added is not None else ():
+            self._notify(added, an_object)
+        self._handlers = [*self._handlers, handler]
+        return handler
+
+    def unsubscribe(self, handler: Handler[T]) -> None:
+        """Do not call these functions any longer."""
+        self._handlers = [each for each in self._handlers if each is not handler]
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Add an index. Objects for which the function fails stay in the store, and are reported."""
+        for key, error in self.store.add_index(name, function).items():
+            known = self.store.get(key)
+            if known is not None:
+                self._reject(_rejected(known, error))
+
+    def expire(self) -> None:
+        """List everything again when `run` is started the next time."""
+        self._stale = True
 
     async def wait_for(self, condition: Callable[[Store[T]], bool]) -> None:
         """Wait until the condition holds for the store. Use `clocks.within` for a timeout."""
@@ -169,14 +189,19 @@ class Informer(Generic[T]):
                 await self._pause("")
             except (ApiError, ConfigError) as error:
                 self._stale = self._stale or isinstance(error, Malformed)
-                self.absent = self.absent or isinstance(error, NotFound)
-                if self.absent:
-                    self._answered.set()
+                if isinstance(error, NotFound):
+                    self._mark_absent()
                 await self._pause(str(error))
             except Exception as error:
                 log.exception("the cache of %s failed and lists everything again", self.resource.plural)
                 self._stale = True
                 await self._pause(f"{type(error).__name__}: {error}")
+
+    def _mark_absent(self) -> None:
+        self.absent = True
+        self.answers += 1
+        self._answered.set()
+        self._wake()
 
     async def _pause(self, problem: str) -> None:
         """Back off with jitter after a failure; log each new problem once."""
@@ -200,11 +225,13 @@ class Informer(Generic[T]):
             self._remove(key)
         self._stale = False
         self._advance(version, versions.number(version))
+        self.lists += 1
+        self.answers += 1
+        self.absent = False
+        self.problem = ""
         self._synced.set()
         self._answered.set()
         self._wake()
-        self.absent = False
-        self.problem = ""
 
     def _handle_page(self, page: Page[T], present: set[Key]) -> None:
         for an_object in page.items:
@@ -280,10 +307,7 @@ class Informer(Generic[T]):
                 self._pool.adopt(cast("Pod", new))
             self.store.put(key, new)
         except Exception as error:  # noqa: BLE001 - no object may end a watch
-            metadata = new.metadata
-            self._reject(
-                RejectedObject(metadata.namespace, metadata.name, metadata.uid, metadata.resource_version, error)
-            )
+            self._reject(_rejected(new, error))
             return
         self._resolve(key)
         for handler in self._handlers:
@@ -356,3 +380,8 @@ class Informer(Generic[T]):
             except Exception as error:  # noqa: BLE001 - raised to the waiter
                 future.set_exception(error)
         self._waiting = remaining
+
+
+def _rejected(an_object: Object, error: Exception) -> RejectedObject:
+    metadata = an_object.metadata
+    return RejectedObject(metadata.namespace, metadata.name, metadata.uid, metadata.resource_version, error)

@@ -14,11 +14,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import AlreadyExists, ApiError, Conflict
-from trimtab.kube.informers import Informer
 from trimtab.kube.queues import ShutDown, WorkQueue
 
 K = TypeVar("K")
@@ -37,6 +36,14 @@ class TerminalError(Exception):
     """A failure that a retry would not fix: something must change first."""
 
 
+class Synced(Protocol):
+    """What is filled at some time: a cache, or an informer."""
+
+    async def wait_synced(self) -> None:
+        """Wait until it is filled."""
+        ...
+
+
 class Runner(Generic[K]):
     """Runs `reconcile(key)` for the keys of a queue, several keys concurrently, each key once at a time."""
 
@@ -47,7 +54,7 @@ class Runner(Generic[K]):
         queue: WorkQueue[K],
         *,
         workers: int = 1,
-        after: Sequence[Informer[Any]] = (),
+        after: Sequence[Synced] = (),
         observe: Callable[[K, BaseException | None], None] | None = None,
     ) -> None:
         self.name = name
@@ -56,11 +63,13 @@ class Runner(Generic[K]):
         self._workers = workers
         self._after = after
         self._observe = observe
+        self._has_started = False
 
     async def run(self) -> None:
         """Run until the queue is shut down and empty. Cancellation also cancels the running reconciles."""
         for informer in self._after:
             await informer.wait_synced()
+        self._has_started = True
         workers = [asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)]
         try:
             await asyncio.gather(*workers)
@@ -68,8 +77,12 @@ class Runner(Generic[K]):
             await cancel(*workers)
 
     async def stop(self) -> None:
-        """Accept no more keys, and wait until the queued ones are processed. Then `run` returns."""
-        await self.queue.drain()
+        """Accept no more keys, and wait until the queued ones are processed. Then `run` returns.
+
+        Before the first reconcile, while informers have not synced, there is nothing to wait for.
+        """
+        if self._has_started:
+            await self.queue.drain()
 
     async def _work(self) -> None:
         while True:

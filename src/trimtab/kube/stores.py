@@ -43,6 +43,11 @@ def by_controller(an_object: Object) -> Iterable[str]:
     return (owner.uid,) if owner else ()
 
 
+def orphans(an_object: Object) -> Iterable[str]:
+    """Index of objects without a controller, by namespace."""
+    return () if an_object.metadata.controller is not None else (an_object.metadata.namespace,)
+
+
 class Store(Generic[T]):
     """Objects by key. Only its informer writes to it."""
 
@@ -76,13 +81,29 @@ class Store(Generic[T]):
         """The values of an index that have objects."""
         return list(self._indexes[index])
 
+    def add_index(self, name: str, function: IndexFunction[T]) -> dict[Key, Exception]:
+        """Add an index over what is stored, too; the objects for which the function fails are not in it."""
+        failed: dict[Key, Exception] = {}
+        index = self._indexes[name] = {}
+        self._functions[name] = function
+        for key, an_object in self._objects.items():
+            try:
+                self._update_index(index, key, an_object, dict.fromkeys(function(an_object)), ())
+            except Exception as error:  # noqa: BLE001 - no object may stop the others
+                failed[key] = error
+        return failed
+
+    def remove_index(self, name: str) -> None:
+        """Remove an index."""
+        del self._functions[name], self._indexes[name]
+
     def put(self, key: Key, an_object: T) -> T | None:
         """Store an object; return the one that it replaces. If an index function fails, nothing is changed."""
         old = self._objects.get(key)
         values = {name: dict.fromkeys(function(an_object)) for name, function in self._functions.items()}
         self._objects[key] = an_object
         for name, function in self._functions.items():
-            self._update_index(self._indexes[name], key, an_object, values[name], () if old is None else function(old))
+            self._update_index(self._indexes[name], key, an_object, values[name], _former(function, old))
         return old
 
     def remove(self, key: Key) -> T | None:
@@ -90,7 +111,7 @@ class Store(Generic[T]):
         old = self._objects.pop(key, None)
         if old is not None:
             for name, function in self._functions.items():
-                for value in function(old):
+                for value in _former(function, old):
                     _drop(self._indexes[name], value, key)
         return old
 
@@ -103,6 +124,16 @@ class Store(Generic[T]):
                 _drop(index, value, key)
         for value in values:
             index.setdefault(value, {})[key] = new
+
+
+def _former(function: IndexFunction[T], old: T | None) -> Iterable[str]:
+    """The values under which an object was found: none, if the function failed for it when the index was added."""
+    if old is None:
+        return ()
+    try:
+        return function(old)
+    except Exception:  # noqa: BLE001 - it was reported when the index was added
+        return ()
 
 
 def _drop(index: dict[str, dict[Key, T]], value: str, key: Key) -> None:

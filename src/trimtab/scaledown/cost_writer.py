@@ -11,30 +11,25 @@ every prefix is the best plan of its length.
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation
+from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
-from trimtab.kube.errors import ApiError, ConfigError, Conflict, IncompleteSweep, Invalid, NotFound
+from trimtab.kube.errors import ApiError, ConfigError, IncompleteSweep, Invalid
+from trimtab.kube.pod_writer import PodWriter, PodWrites
 from trimtab.kube.resources import Key
 from trimtab.kube.retries import Backoff, RetryPolicy
 from trimtab.kube.stores import key_of
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.pod_costs import (
-    apply_change,
-    apply_plan_patch,
-    cost_without_plan,
-    patch_pod,
-    read_pod,
-    revert_plan_patch,
-)
+from trimtab.scaledown.pod_costs import apply_plan_patch, cost_without_plan, revert_plan_patch
 
 WRITERS = 32
 """How many costs are written at a time."""
@@ -42,7 +37,7 @@ LAST = 0.1
 """Seconds that writes in progress are given after the deadline."""
 _EACH = 4
 """How many costs justify another connection: opening one takes as long as a few writes."""
-_ATTEMPTS = 4
+_REREADS = 4
 """How often a pod that keeps changing is read again."""
 _HURRIED = RetryPolicy(attempts=3, backoff=Backoff(initial=0.02, cap=0.2, jitter=0.5), patience=0.5)
 
@@ -91,63 +86,29 @@ class CostWriter:
     """Writes the costs of plans and reverts them."""
 
     def __init__(self, client: Client, *, metrics: Metrics | None = None, writers: int = WRITERS) -> None:
-        self._client = client.using(retry=_HURRIED, urgent=True)
+        hurried = client.using(retry=_HURRIED, urgent=True)
         self._clock = client.clock
         self._metrics = metrics or Metrics()
-        self._writers = writers
+        self._writer = PodWriter(hurried, at_once=writers, pods_each=_EACH, rereads=_REREADS)
+        self._reverter = PodWriter(hurried, at_once=writers, rereads=_REREADS)
 
     async def write(self, changes: Sequence[CostChange], *, until: int) -> WriteReport:
         """Write these costs in order; `until` is the moment, on the monotonic clock, after which none is started."""
-        report = WriteReport()
+        report, writes = WriteReport(), PodWrites()
         left = (until - self._clock.monotonic()) / SECOND
         if left > 0:
+            wanted = [(change.pod, functools.partial(_patch, change, report)) for change in changes]
             try:
-                await within(self._clock, left + LAST, self._write_all(changes, report, until))
+                await within(self._clock, left + LAST, self._writer.write(wanted, until=until, report=writes))
             except TimeoutError:
-                log.info("%d of %d costs were written in time", len(report.versions), len(changes))
+                log.info("%d of %d costs were written in time", len(writes.written), len(changes))
+        report.versions = {key: pod.metadata.resource_version for key, pod in writes.written.items()}
+        report.gone += writes.gone
+        report.failed = {key: str(error) for key, error in writes.failed.items()}
         done = len(report.versions) + len(report.gone) + len(report.foreign) + len(report.failed)
         report.late = len(changes) - done
         self._metrics.record_costs_written(len(report.versions))
         return report
-
-    async def _write_all(self, changes: Sequence[CostChange], report: WriteReport, until: int) -> None:
-        waiting = iter(changes)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._writers, -(-len(changes) // _EACH))):
-                group.create_task(self._write_some(waiting, report, until))
-
-    async def _write_some(self, waiting: Iterator[CostChange], report: WriteReport, until: int) -> None:
-        while self._clock.monotonic() < until:
-            change = next(waiting, None)
-            if change is None:
-                return
-            await self._write_one(change, report)
-
-    async def _write_one(self, change: CostChange, report: WriteReport) -> None:
-        key, expected = key_of(change.pod), cost_without_plan(change.pod)
-        for _ in range(_ATTEMPTS):
-            try:
-                patch = apply_plan_patch(change.pod, change.annotation)
-                answer = await patch_pod(self._client, change.pod, patch)
-            except Conflict:
-                current = await read_pod(self._client, change.pod)
-                if current is None or current.terminating:
-                    report.gone.append(key)
-                    return
-                if cost_without_plan(current) != expected and not change.replaces_foreign:
-                    report.foreign.append(key)
-                    return
-                change = change.on(current)
-            except NotFound:
-                report.gone.append(key)
-                return
-            except (ApiError, ConfigError) as error:
-                report.failed[key] = str(error)
-                return
-            else:
-                report.versions[key] = answer.metadata.resource_version
-                return
-        report.failed[key] = f"gave up after {_ATTEMPTS} conflicting updates"
 
     async def revert(self, pods: Iterable[Pod], *, reason: str) -> int:
         """Restore what these pods had before any plan; how many a plan had written to.
@@ -168,21 +129,24 @@ class CostWriter:
         failed.update({f"pod {key}": str(error) for key, error in errors.items()})
         return count
 
-    async def _revert_all(self, pods: Iterable[Pod], reason: str) -> tuple[int, dict[str, ApiError | ConfigError]]:
-        waiting = iter([pod for pod in pods if SCALE_PLAN in pod.metadata.annotations])
-        failed: dict[str, ApiError | ConfigError] = {}
-        counts = await asyncio.gather(*(self._revert_some(waiting, failed) for _ in range(self._writers)))
-        self._metrics.record_costs_reverted(sum(counts), reason)
-        return sum(counts), failed
+    async def _revert_all(self, pods: Iterable[Pod], reason: str) -> tuple[int, dict[Key, ApiError | ConfigError]]:
+        planned = [(pod, revert_plan_patch) for pod in pods if SCALE_PLAN in pod.metadata.annotations]
+        writes = await self._reverter.write(planned)
+        self._metrics.record_costs_reverted(len(writes.written), reason)
+        return len(writes.written), writes.failed
 
-    async def _revert_some(self, waiting: Iterator[Pod], failed: dict[str, ApiError | ConfigError]) -> int:
-        count = 0
-        for pod in waiting:
-            try:
-                count += await apply_change(self._client, pod, revert_plan_patch, attempts=_ATTEMPTS)
-            except (ApiError, ConfigError) as error:
-                failed[pod.key] = error
-        return count
+
+def _patch(change: CostChange, report: WriteReport, pod: Pod) -> JSON | None:
+    """The patch of a pod as it is now; None where it is left as it is, which is reported."""
+    if pod is change.pod:
+        return apply_plan_patch(pod, change.annotation)
+    if pod.terminating:
+        report.gone.append(key_of(pod))
+    elif cost_without_plan(pod) != cost_without_plan(change.pod) and not change.replaces_foreign:
+        report.foreign.append(key_of(pod))
+    else:
+        return apply_plan_patch(pod, change.on(pod).annotation)
+    return None
 
 
 async def sweep(

@@ -10,7 +10,7 @@ version of the pod that they were computed from: after a conflict the pod is rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -33,16 +33,10 @@ from trimtab.api.annotations import (
 )
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
-from trimtab.kube.client import Client
-from trimtab.kube.errors import Conflict, NotFound
-from trimtab.kube.limits import TokenBucket
 from trimtab.ranking.costs import Carrier
 
 POLICY_KEYS = frozenset({POLICY_COST, RANKED_AMONG, *CARRIER_KEYS.values()})
 """The annotations that policies write."""
-
-Change = Callable[[Pod], JSON | None]
-"""The patch that a pod needs; None where it needs none."""
 
 # Costs of a plan.
 
@@ -164,48 +158,3 @@ def revert_policy_patch(pod: Pod) -> JSON | None:
 
 def _patch(pod: Pod, changes: Mapping[str, str | None]) -> JSON:
     return {"metadata": {"resourceVersion": pod.metadata.resource_version, "annotations": dict(changes)}}
-
-
-# Writing.
-
-
-async def patch_pod(client: Client, pod: Pod, patch: JSON) -> Pod:
-    """Patch a pod once."""
-    return await client.patch(Pod, pod.metadata.name, patch, namespace=pod.metadata.namespace)
-
-
-async def read_pod(client: Client, pod: Pod) -> Pod | None:
-    """An uncached read of a pod; None where it is gone, or another pod has its name."""
-    metadata = pod.metadata
-    try:
-        current = await client.get(Pod, metadata.name, namespace=metadata.namespace)
-    except NotFound:
-        return None
-    return current if current.metadata.uid == metadata.uid else None
-
-
-async def apply_change(
-    client: Client, pod: Pod, change: Change, *, attempts: int, limit: TokenBucket | None = None
-) -> bool:
-    """Patch a pod as `change` says, computing the patch anew after a conflict; whether anything was written.
-
-    A pod that is gone needs nothing. Raises Conflict after so many conflicting updates.
-    """
-    for _ in range(attempts):
-        patch = change(pod)
-        if patch is None:
-            return False
-        if limit is not None:
-            await limit.wait()
-        try:
-            await patch_pod(client, pod, patch)
-        except Conflict:
-            current = await read_pod(client, pod)
-            if current is None:
-                return False
-            pod = current
-        except NotFound:
-            return False
-        else:
-            return True
-    raise Conflict(f"{pod.key}: gave up after {attempts} conflicting updates")

@@ -1,7 +1,6 @@
 """The cluster as scale-downs see it: pods and nodes as one snapshot, their workloads, namespaces and policies.
 
-One set of informers serves the requests that are held, the costs that are kept current, and the statuses: pods take
-most of the memory, and are kept once.
+The caches and the snapshot are those of the process: pods take most of the memory, and are kept once.
 
 CloneSets, policies, PodGroupCosts and the workloads that the configuration names are kinds that a cluster may not have
 installed. Where the API server says so, there are none, and everything else works. Until it has answered there may be
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trimtab.api.annotations import ALPHA_COST, PlanAnnotation, plan_annotation
@@ -23,15 +22,15 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.workloads import DEPLOYMENTS, CustomWorkload, ReplicaSetOwner, ReplicaSetOwners
+from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_informers
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.errors import NotFound
-from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, object_key
-from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
+from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, orphans
 from trimtab.ranking.explicit import owner_key
 from trimtab.scaledown.pod_costs import by_plan
-from trimtab.snapshot import Snapshot
+from trimtab.snapshot import MIRRORED, Snapshot
 
 BY_CONTROLLER = "controller"
 BY_NAMESPACE = "namespace"
@@ -59,83 +58,66 @@ KINDS: Mapping[str, type[Workload]] = {
 T = TypeVar("T", bound=Object)
 
 
-class View:
+class View(CacheGroup):
     """The cluster as scale-downs see it, while `run` runs."""
 
     def __init__(
-        self, client: Client, *, owners: ReplicaSetOwners = DEPLOYMENTS, rng: random.Random | None = None
+        self,
+        client: Client,
+        *,
+        owners: ReplicaSetOwners = DEPLOYMENTS,
+        rng: random.Random | None = None,
+        caches: Caches[Snapshot] | None = None,
     ) -> None:
-        self._client = client
+        """`caches` are those of the process; without them, it has its own."""
+        self._caches = caches or Caches(client, Snapshot(), MIRRORED, rng=rng)
+        self.snapshot = self._caches.snapshot
         self.owners = owners
         self.kinds: Mapping[str, type[Workload]] = {**KINDS, **owners.by_kind}
         """The workloads that can be scaled down, by kind."""
-        self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
-        self.snapshot = Snapshot()
         of_pods = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: by_plan, ORPHANS: orphans}
         of_pods |= {RANKED: ranked, GROUPED: grouped}
-        self.pods = self._informer(Pod, of_pods)
-        self.nodes = self._informer(Node, {})
-        self.namespaces = self._informer(Namespace, {})
-        self.deployments = self._informer(Deployment, owned)
-        self.sets = self._informer(ReplicaSet, owned)
-        self.replicators = self._informer(ReplicationController, owned)
-        self.services = self._informer(Service, {})
-        self.stateful_sets = self._informer(StatefulSet, {})
-        self.clonesets = self._informer(CloneSet, owned)
-        self.policies = self._informer(ScaleDownPolicy, {BY_NAMESPACE: by_namespace})
-        self.group_costs = self._informer(PodGroupCost, {BY_OWNER: partial(by_named_owner, owners)})
-        self.custom = {kind: self._informer(model, owned) for kind, model in owners.by_kind.items()}
-        """The informers of workloads that the configuration names, by kind."""
-        self._keep_snapshot()
-
-    @property
-    def required(self) -> tuple[Informer[Any], ...]:
-        """The informers of kinds that every cluster has."""
+        self.pods = self._cache(Pod, of_pods)
+        self.nodes = self._cache(Node, {})
+        self.namespaces = self._cache(Namespace, {})
+        self.deployments = self._cache(Deployment, owned)
+        self.sets = self._cache(ReplicaSet, owned)
+        self.replicators = self._cache(ReplicationController, owned)
+        self.services = self._cache(Service, {})
+        self.stateful_sets = self._cache(StatefulSet, {})
+        self.clonesets = self._cache(CloneSet, owned)
+        self.policies = self._cache(ScaleDownPolicy, {BY_NAMESPACE: by_namespace})
+        self.group_costs = self._cache(PodGroupCost, {BY_OWNER: ByNamedOwner(owners)})
+        self.custom = {kind: self._cache(model, owned) for kind, model in owners.by_kind.items()}
+        """The caches of workloads that the configuration names, by kind."""
         pods_and_nodes = (self.pods, self.nodes, self.namespaces, self.services)
-        return (*pods_and_nodes, self.deployments, self.sets, self.replicators, self.stateful_sets)
-
-    @property
-    def optional(self) -> tuple[Informer[Any], ...]:
-        """The informers of kinds that may not be installed."""
-        return (self.clonesets, self.policies, self.group_costs, *self.custom.values())
-
-    @property
-    def synced(self) -> bool:
-        """Whether all informers have synced, those of kinds that are not installed aside."""
-        return all(each.synced for each in self.required) and all(map(is_known, self.optional))
-
-    @property
-    def problems(self) -> list[str]:
-        """What keeps the caches from being current, for health pages."""
-        watched = (*self.required, *(each for each in self.optional if not each.absent))
-        return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
+        workloads = (self.deployments, self.sets, self.replicators, self.stateful_sets)
+        self.required: tuple[Cache[Any], ...] = (*pods_and_nodes, *workloads)
+        """The caches of kinds that every cluster has."""
+        super().__init__(self.required, (self.clonesets, self.policies, self.group_costs, *self.custom.values()))
 
     async def wait_synced(self) -> None:
-        """Wait until the informers of kinds that every cluster has have synced."""
-        for informer in self.required:
-            await informer.wait_synced()
+        """Wait until the caches of kinds that every cluster has have synced."""
+        for cache in self.required:
+            await cache.wait_synced()
 
-    async def run(self) -> None:
-        """Run the informers until cancelled."""
-        await run_informers((*self.required, *self.optional))
-
-    def informer(self, kind: str) -> Informer[Any]:
-        """The informer of a kind of workload."""
-        informers: Mapping[str, Informer[Any]] = {
+    def cache(self, kind: str) -> Cache[Any]:
+        """The cache of a kind of workload."""
+        caches: Mapping[str, Cache[Any]] = {
             "Deployment": self.deployments,
             "ReplicaSet": self.sets,
             "ReplicationController": self.replicators,
             "CloneSet": self.clonesets,
             **self.custom,
         }
-        return informers[kind]
+        return caches[kind]
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
         """A workload from the cache."""
         if kind not in self.kinds:
             return None
-        found: Workload | None = self.informer(kind).get(object_key(namespace, name))
+        found: Workload | None = self.cache(kind).get(object_key(namespace, name))
         return found
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
@@ -212,37 +194,8 @@ class View:
         owners = [workload, *(self.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ())]
         return plan if any(each.metadata.uid == owner.uid for each in owners) else None
 
-    def _keep_snapshot(self) -> None:
-        self.pods.subscribe(
-            added=self.snapshot.put,
-            updated=lambda _, new: self.snapshot.put(new),
-            deleted=lambda pod: self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name),
-        )
-        self.nodes.subscribe(
-            added=self.snapshot.put,
-            updated=lambda _, new: self.snapshot.put(new),
-            deleted=lambda node: self.snapshot.drop(Node, "", node.metadata.name),
-        )
-        self.namespaces.subscribe(
-            added=self.snapshot.put,
-            updated=lambda _, new: self.snapshot.put(new),
-            deleted=lambda namespace: self.snapshot.drop(Namespace, "", namespace.metadata.name),
-        )
-        self._keep_groups(self.sets, ReplicaSet)
-        self._keep_groups(self.replicators, ReplicationController)
-        self._keep_groups(self.services, Service)
-        self._keep_groups(self.stateful_sets, StatefulSet)
-
-    def _keep_groups(self, informer: Informer[Any], kind: type[Any]) -> None:
-        """Keep in the snapshot what default constraints take their selectors from."""
-        informer.subscribe(
-            added=self.snapshot.put,
-            updated=lambda _, new: self.snapshot.put(new),
-            deleted=lambda old: self.snapshot.drop(kind, old.metadata.namespace, old.metadata.name),
-        )
-
-    def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
-        return Informer(self._client, kind, indexes=indexes, rng=self._rng)
+    def _cache(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Cache[T]:
+        return self._caches.open(kind, indexes)
 
 
 def grouped(pod: Pod) -> Iterable[str]:
@@ -250,25 +203,21 @@ def grouped(pod: Pod) -> Iterable[str]:
     return by_controller(pod) if pod.spec.scheduling_group is not None else ()
 
 
-def orphans(pod: Pod) -> Iterable[str]:
-    """An index: pods without a controller, by namespace."""
-    return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
-
-
 def ranked(pod: Pod) -> Iterable[str]:
     """An index: pods with an annotated rank, by the UID of their controller."""
     return by_controller(pod) if ALPHA_COST in pod.metadata.annotations else ()
 
 
-def by_named_owner(owners: ReplicaSetOwners, costs: PodGroupCost) -> Iterable[str]:
-    """An index: PodGroupCosts by the owner that they name."""
-    owner = owner_key(costs, owners)
-    return () if owner is None else (owner,)
+@dataclass(frozen=True, slots=True)
+class ByNamedOwner:
+    """An index: PodGroupCosts by the owner that they name. Those of equal `owners` are equal, and so shared."""
 
+    owners: ReplicaSetOwners
 
-def is_known(informer: Informer[Any]) -> bool:
-    """Whether an informer has synced, or its kind is not installed."""
-    return informer.is_known
+    def __call__(self, costs: PodGroupCost) -> Iterable[str]:
+        """The values of an object."""
+        owner = owner_key(costs, self.owners)
+        return () if owner is None else (owner,)
 
 
 async def read_workload(client: Client, kind: type[Workload] | None, namespace: str, name: str) -> Workload | None:

@@ -33,9 +33,9 @@ from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.core import Service as KubeService
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
-from trimtab.kube.informers import Informer
 from trimtab.kube.leases import Elector, LeaseCalls
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.stores import Object
@@ -76,13 +76,18 @@ class Service:
         metrics: Metrics | None = None,
         identity: str = "",
         leases: LeaseCalls | None = None,
+        caches: Caches[Any] | None = None,
+        shares_pods: bool = False,
     ) -> None:
+        """`caches` are those of the process; without them, it has its own. With `shares_pods` other components watch
+        all pods, finished ones too, and so does the scheduler."""
         self.configuration = configuration
         self.metrics = metrics or Metrics()
         self.identity = identity or f"{socket.gethostname()}_{os.getpid()}"
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, guards nothing
         self._clock = client.clock
-        self._client = client
+        self._caches = caches or Caches(client, None, rng=self._rng)
+        self._pod_selector = "" if shares_pods else _NOT_FINISHED
         self.elector = self._candidate(leases or LeaseCalls(client))
         writer = _limited(client, configuration.rate_limit)
         if self.elector is not None:
@@ -244,7 +249,7 @@ class Service:
             rng=self._rng,
         )
 
-    def _informers(self) -> list[Informer[Any]]:
+    def _informers(self) -> list[Cache[Any]]:
         state = self.state
         return [
             self._informer(Node, state.node_updated, state.node_deleted),
@@ -254,7 +259,7 @@ class Service:
                 for kind in _GROUPS
                 for namespace in sorted(self.configuration.namespaces) or ("",)
             ),
-            self._informer(Pod, state.pod_updated, state.pod_deleted, field_selector=_NOT_FINISHED),
+            self._informer(Pod, state.pod_updated, state.pod_deleted, field_selector=self._pod_selector),
         ]
 
     def _informer(
@@ -265,10 +270,8 @@ class Service:
         *,
         namespace: str = "",
         field_selector: str = "",
-    ) -> Informer[T]:
-        informer: Informer[T] = Informer(
-            self._client, kind, namespace=namespace, field_selector=field_selector, rng=self._rng
-        )
+    ) -> Cache[T]:
+        informer: Cache[T] = self._caches.open(kind, namespace=namespace, field_selector=field_selector)
         informer.subscribe(added=lambda new: on_update(None, new), updated=on_update, deleted=on_delete)
         return informer
 
@@ -286,7 +289,7 @@ class Service:
         self.metrics.watch_bindings(lambda: self.binder.in_flight)
 
 
-def _is_optional(informer: Informer[Any]) -> bool:
+def _is_optional(informer: Cache[Any]) -> bool:
     """Whether a cluster may not have the kind."""
     return informer.resource.model is CloneSet
 

@@ -10,6 +10,6 @@ Decisions are made synchronously on the live columns, between events: copying th
 than the decision. A decision must not await.
 """
 
-from trimtab.snapshot.view import Snapshot
+from trimtab.snapshot.view import MIRRORED, Snapshot
 
-__all__ = ["Snapshot"]
+__all__ = ["MIRRORED", "Snapshot"]

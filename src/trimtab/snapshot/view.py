@@ -36,6 +36,8 @@ from trimtab.snapshot.terms import TermBook
 Group = Service | ReplicationController | ReplicaSet | StatefulSet | CloneSet
 """Services and workloads, from whose selectors default constraints take theirs."""
 Watched = Pod | Node | Namespace | Group
+MIRRORED = (Pod, Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
+"""The kinds that decisions about existing pods scan. Placement also takes selectors from CloneSets."""
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
 
 

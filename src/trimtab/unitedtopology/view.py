@@ -23,9 +23,9 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import TargetReference, UnitedTopology
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwner, ReplicaSetOwners
+from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_informers, watch_problems
-from trimtab.kube.informers import Informer
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
 from trimtab.subsets.members import Member, member_of
@@ -61,58 +61,38 @@ class _CachedMember:
     member: Member
 
 
-class View:
+class View(CacheGroup):
     """The cached cluster, kept current while `run` runs."""
 
     def __init__(
-        self, client: Client, *, owners: ReplicaSetOwners = DEPLOYMENTS, rng: random.Random | None = None
+        self,
+        client: Client,
+        *,
+        owners: ReplicaSetOwners = DEPLOYMENTS,
+        rng: random.Random | None = None,
+        caches: Caches[Any] | None = None,
     ) -> None:
+        """`caches` are those of the process; without them, it has its own."""
         self._client = client
+        self._caches = caches or Caches(client, None, rng=rng)
         self.owners = owners
-        self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
-        self.topologies = self._informer(UnitedTopology, {BY_TARGET: by_target, BY_NAMESPACE: by_namespace})
-        self.deployments = self._informer(Deployment, {})
-        self.sets = self._informer(ReplicaSet, {BY_CONTROLLER: by_controller})
-        self.clonesets = self._informer(CloneSet, {})
-        self.custom = {kind: self._informer(model, {}) for kind, model in owners.by_kind.items()}
-        """The informers of workloads that the configuration names, by kind."""
-        self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_ENDED: by_ended, BY_TOPOLOGY: by_topology})
-        self.nodes = self._informer(Node, {})
-        self.namespaces = self._informer(Namespace, {})
+        self.topologies = self._cache(UnitedTopology, {BY_TARGET: by_target, BY_NAMESPACE: by_namespace})
+        self.deployments = self._cache(Deployment, {})
+        self.sets = self._cache(ReplicaSet, {BY_CONTROLLER: by_controller})
+        self.clonesets = self._cache(CloneSet, {})
+        self.custom = {kind: self._cache(model, {}) for kind, model in owners.by_kind.items()}
+        """The caches of workloads that the configuration names, by kind."""
+        self.pods = self._cache(Pod, {BY_CONTROLLER: by_controller, BY_ENDED: by_ended, BY_TOPOLOGY: by_topology})
+        self.nodes = self._cache(Node, {})
+        self.namespaces = self._cache(Namespace, {})
+        known = (self.deployments, self.sets, self.pods, self.nodes, self.namespaces)
+        super().__init__(known, (self.topologies, self.clonesets, *self.custom.values()))
+        self.workloads: tuple[Cache[Any], ...] = (self.deployments, self.clonesets, *self.custom.values())
+        """The caches of workloads that can be targets, ReplicaSets aside."""
+        self.required: tuple[Cache[Any], ...] = (self.topologies, *known)
+        """The caches that every decision needs."""
         self._members: dict[str, _CachedMember] = {}
         self.pods.subscribe(deleted=self._forget)
-
-    @property
-    def required(self) -> tuple[Informer[Any], ...]:
-        """The informers that every decision needs."""
-        return (self.topologies, self.deployments, self.sets, self.pods, self.nodes, self.namespaces)
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has been filled, those of kinds that are not installed aside."""
-        optional = (self.topologies, *self.optional)
-        return all(each.synced for each in self.required if each not in optional) and all(
-            each.is_known for each in optional
-        )
-
-    @property
-    def optional(self) -> tuple[Informer[Any], ...]:
-        """The informers of workloads that may not be installed."""
-        return (self.clonesets, *self.custom.values())
-
-    @property
-    def is_filled(self) -> bool:
-        """Whether every cache that decisions need has been filled."""
-        return all(each.synced for each in self.required)
-
-    @property
-    def problems(self) -> list[str]:
-        """The failures of the watches, for health pages. A kind that is not installed is none."""
-        return watch_problems((*self.required, *self.optional))
-
-    async def run(self) -> None:
-        """Keep the caches current until cancelled."""
-        await run_informers((*self.required, *self.optional))
 
     def now(self) -> int:
         """The time of day: nanoseconds since the epoch."""
@@ -122,18 +102,18 @@ class View:
 
     def is_known(self, kind: str) -> bool:
         """Whether the cache of a kind of workload is filled, or the cluster does not have the kind."""
-        informer = self.custom.get(kind, self.clonesets if kind == "CloneSet" else None)
-        return informer is None or informer.is_known
+        cache = self.custom.get(kind, self.clonesets if kind == "CloneSet" else None)
+        return cache is None or cache.is_known
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
         """A workload as last seen."""
-        informers: dict[str, Informer[Any]] = {
+        caches: dict[str, Cache[Any]] = {
             "Deployment": self.deployments,
             "ReplicaSet": self.sets,
             "CloneSet": self.clonesets,
             **self.custom,
         }
-        found: Workload | None = informers[kind].get(object_key(namespace, name)) if kind in informers else None
+        found: Workload | None = caches[kind].get(object_key(namespace, name)) if kind in caches else None
         return found
 
     def target(self, topology: UnitedTopology) -> Target | None:
@@ -247,5 +227,5 @@ class View:
         parent = known.metadata.controller
         return parent is not None and (parent.kind, parent.name) == (target.kind, target.name)
 
-    def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
-        return Informer(self._client, kind, indexes=indexes, rng=self._rng)
+    def _cache(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Cache[T]:
+        return self._caches.open(kind, indexes)

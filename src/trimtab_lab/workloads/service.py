@@ -8,10 +8,8 @@ cancelled then; the next process continues from what the API server has.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +20,7 @@ from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.api.policy import PodDisruptionBudget
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel, within
+from trimtab.kube.components import CacheGroup, Controllers
 from trimtab.kube.events import Recorder
 from trimtab.kube.informers import Informer
 from trimtab.kube.runners import Runner
@@ -38,11 +36,6 @@ from trimtab_lab.workloads.replicaset.kinds import REPLICASETS, REPLICATION_CONT
 from trimtab_lab.workloads.replicaset.metrics import Metrics
 
 T = TypeVar("T", bound=Object)
-
-GRACE = 2.0
-"""Seconds that work in progress may take on shutdown."""
-
-log = logging.getLogger(__name__)
 
 
 class Workloads:
@@ -68,38 +61,17 @@ class Workloads:
     @property
     def synced(self) -> bool:
         """Whether all informers have synced."""
-        return all(informer.synced for informer in self.informers)
+        return CacheGroup(self.informers).synced
 
     @property
     def problems(self) -> list[str]:
         """Why the informers may be out of date, for health pages."""
-        return [f"{informer.resource.plural}: {informer.problem}" for informer in self.informers if informer.problem]
+        return CacheGroup(self.informers).problems
 
     async def run(self) -> None:
         """Run the controllers until cancelled."""
-        background = [asyncio.ensure_future(informer.run()) for informer in self.informers]
-        background += [asyncio.ensure_future(recorder.run()) for recorder in self.recorders]
-        working = [asyncio.ensure_future(runner.run()) for runner in self.runners]
-        try:
-            done, _ = await asyncio.wait((*background, *working), return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await self._end(working)
-            await cancel(*background)
-
-    async def _end(self, working: Sequence[asyncio.Future[None]]) -> None:
-        """Let work in progress finish and write pending events, within the grace period."""
-        try:
-            await within(self._client.clock, GRACE, self._finish())
-        except TimeoutError:
-            log.warning("work in progress was cancelled after the grace period; the next start continues it")
-        await cancel(*working)
-
-    async def _finish(self) -> None:
-        if self.synced:  # before that no work has started
-            await asyncio.gather(*(runner.stop() for runner in self.runners))
-        await asyncio.gather(*(recorder.flush() for recorder in self.recorders))
+        caches = CacheGroup(self.informers)
+        await Controllers(self._client.clock, self.runners, self.recorders, (caches,)).run()
 
     # The controllers.
 

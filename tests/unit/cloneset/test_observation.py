@@ -13,12 +13,13 @@ from trimtab.testing.builders import PodBuilder, cluster, pod, uid_for
 from trimtab.testing.clocks import START
 
 WEB = ObjectMeta(name="web", namespace="default", uid=uid_for("CloneSet/web"))
+VERSION = "apps.kruise.io/v1alpha1"
 SELECTOR = selectors.from_labels({"app": "web"})
 
 
 def owned(name: str, **labels: str) -> PodBuilder:
     """A pod of the CloneSet."""
-    return pod(name).labels(labels or {"app": "web"}).owned_by("web", kind="CloneSet")
+    return pod(name).labels(labels or {"app": "web"}).owned_by("web", kind="CloneSet", api_version=VERSION)
 
 
 SNAPSHOT = (
@@ -32,14 +33,16 @@ SNAPSHOT = (
         pod("old-orphan").labels(app="web").terminating(),
         pod("elsewhere", namespace="other").labels(app="web"),
         pod("stranger").labels(app="api"),
-        pod("theirs").labels(app="web").owned_by("other", kind="CloneSet"),
+        pod("theirs").labels(app="web").owned_by("other", kind="CloneSet", api_version=VERSION),
+        pod("forged").labels(app="web").owned_by("web", kind="CloneSet", api_version="example.com/v1"),
     )
     .snapshot()
 )
 
 
 def test_members_are_active_owned_and_matching() -> None:
-    """And those that were adopted just now, although their owner has not been seen."""
+    """And those that were adopted just now, although their owner has not been seen. The table has all pods of the
+    cluster: one of another kind, whose reference names the same UID, is none."""
 
     def names(*adopted: str) -> list[str]:
         uids = [uid_for(f"default/{name}") for name in adopted]

@@ -20,9 +20,11 @@ from trimtab.dashboard.server import Listening
 from trimtab.inspection.settings import Settings
 from trimtab.install import access, deployments
 from trimtab.install.options import Options
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SystemClock, cancel
 from trimtab.kube.transport import Request, Response
+from trimtab.snapshot import MIRRORED, Snapshot
 
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
 
@@ -50,7 +52,7 @@ async def test_users_of_the_api_server_see_the_cluster() -> None:
     """With a token that it knows; without one they see nothing."""
     server = ReviewingServer()
     populate(server)
-    served = ServedDashboard(Client(server), Settings(), Listening(port=0))
+    served = ServedDashboard(Caches(Client(server), Snapshot(), MIRRORED), Settings(), Listening(port=0))
     running = asyncio.ensure_future(served.run())
     try:
         while not (served.synced and served.url):

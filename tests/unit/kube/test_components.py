@@ -10,12 +10,28 @@ from typing import Any
 
 import pytest
 
-from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.fakes import FakeServer, failure
+from trimtab.api.annotations import Reason
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.meta import ObjectMeta
+from trimtab.api.pods import Pod
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Candidate, ComponentGroup, FeatureGroup, LeaderElectedComponent, notes_of
+from trimtab.kube.components import (
+    CacheGroup,
+    Candidate,
+    ComponentGroup,
+    Controllers,
+    FeatureGroup,
+    LeaderElectedComponent,
+    notes_of,
+)
 from trimtab.kube.errors import LeadershipLost
+from trimtab.kube.events import Recorder
 from trimtab.kube.leases import Elector
+from trimtab.kube.queues import WorkQueue
+from trimtab.kube.runners import Result, Runner
 from trimtab.testing.clocks import VirtualClock
 
 
@@ -74,12 +90,12 @@ async def test_a_leader_elected_component_is_created_anew_for_each_term() -> Non
         electors.append(Elector(client, name="lease", namespace="default", identity="me", rng=random.Random(1)))
         return electors[-1]
 
-    def make(leading: Client) -> Part:
+    def make(leading: Client, _: Caches[None]) -> Part:
         assert leading.settings.before_write == electors[-1].check
         made.append(Part(synced=False, problems=["reading"]))
         return made[-1]
 
-    led = LeaderElectedComponent(client, elect, make)
+    led = LeaderElectedComponent(Caches(client, None), elect, make)
     assert led.synced
     task = asyncio.ensure_future(led.run())
     await clock.advance(1)
@@ -154,3 +170,88 @@ async def test_each_feature_is_ready_by_itself(
     await clock.advance(31)
     assert (group.synced, group.problems, group.notes) == (synced, problems, notes)
     assert notes_of(ComponentGroup({"features": group})) == [f"features: {note}" for note in notes]
+
+
+@dataclass
+class Stage:
+    """Controllers over one informer, with an event to write at the end."""
+
+    seconds: float
+    """How long a reconcile takes."""
+    finished: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = FakeServer(self.clock)
+        client = Client(self.server, clock=self.clock, rng=random.Random(1))
+        self.pods = Caches(client, None, rng=random.Random(1)).open(Pod)
+        self.queue: WorkQueue[str] = WorkQueue(self.clock)
+        self.runner = Runner("pods", self._reconcile, self.queue, after=(self.pods,))
+        self.recorder = Recorder(client, component="trimtab-test", rng=random.Random(1))
+        self.controllers = Controllers(self.clock, (self.runner,), (self.recorder,), (CacheGroup((self.pods,)),))
+
+    async def _reconcile(self, key: str) -> Result:
+        await self.clock.sleep(self.seconds)
+        self.finished.append(key)
+        self.recorder.record(Pod(metadata=ObjectMeta(name=key, namespace="default")), "Normal", Reason.UNREADABLE, key)
+        return Result()
+
+    async def stop_after(self, seconds: float) -> None:
+        """Run the controllers for so long, and stop them."""
+        task = asyncio.ensure_future(self.controllers.run())
+        await self.clock.advance(seconds)
+        stopping = asyncio.ensure_future(cancel(task))
+        await self.clock.advance(10)
+        await stopping
+
+    @property
+    def events(self) -> int:
+        """How many events have been written."""
+        return len(self.server.objects("events"))
+
+
+async def test_reconciles_in_flight_finish_and_events_are_written_when_controllers_stop() -> None:
+    """Within the grace period."""
+    stage = Stage(seconds=1.0)
+    stage.queue.add("a")
+    await stage.stop_after(0.5)
+    assert (stage.finished, stage.events) == (["a"], 1)
+
+
+async def test_reconciles_that_take_longer_than_the_grace_period_are_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The next start repeats them."""
+    stage = Stage(seconds=30.0)
+    stage.queue.add("a")
+    await stage.stop_after(0.5)
+    assert stage.finished == []
+    assert "pods: some reconciles were cancelled after 2 s; the next start repeats them" in caplog.text
+
+
+async def test_controllers_that_have_not_synced_stop_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """No reconcile has started; the keys that are queued are found again by the next start."""
+    stage = Stage(seconds=1.0)
+    stage.server.intercept = lambda _: failure(503, "ServiceUnavailable")
+    stage.queue.add("a")
+    task = asyncio.ensure_future(stage.controllers.run())
+    await stage.clock.advance(1)
+    await cancel(task)
+    assert stage.finished == []
+    assert "some reconciles" not in caplog.text
+
+
+async def test_a_group_of_caches_does_without_optional_kinds_that_are_not_installed() -> None:
+    """And not without the others."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    caches = Caches(Client(server, clock=clock, rng=random.Random(1)), None, rng=random.Random(1))
+    pods, clonesets = caches.open(Pod), caches.open(CloneSet)
+    server.intercept = lambda request: failure(404, "NotFound") if "clonesets" in request.path else None
+    lenient, strict = CacheGroup((pods,), (clonesets,)), CacheGroup((pods, clonesets))
+    assert not lenient.synced
+    task = asyncio.ensure_future(lenient.run())
+    await clock.advance(1)
+    assert (lenient.synced, lenient.problems) == (True, [])
+    assert (strict.synced, [each.partition(":")[0] for each in strict.problems]) == (False, ["clonesets"])
+    await cancel(task)

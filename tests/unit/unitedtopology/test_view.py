@@ -51,7 +51,8 @@ def test_the_index_of_ended_pods(subject: PodBuilder, want: tuple[str, ...]) -> 
 def test_clonesets_are_cached_or_absent(absent: bool, problem: str, known: bool, told: list[str]) -> None:
     """Whatever else keeps them from being read is a problem, and no answer."""
     view = View(Client(ScriptedTransport()))
-    view.clonesets.absent, view.clonesets.problem = absent, problem
+    informer = view.clonesets.informer
+    informer.absent, informer.problem, informer.answers = absent, problem, int(absent)
     assert (view.is_known("CloneSet"), view.is_known("Deployment"), view.problems) == (known, True, told)
 
 
@@ -59,6 +60,7 @@ def test_a_kind_that_the_configuration_names_may_be_absent() -> None:
     """Then there are none of it; until that is known, its UnitedTopologies wait."""
     view = View(Client(ScriptedTransport()), owners=OWNERS)
     assert not view.is_known("Rollout")
-    view.custom["Rollout"].absent, view.custom["Rollout"].problem = True, "no such kind"
+    informer = view.custom["Rollout"].informer
+    informer.absent, informer.problem, informer.answers = True, "no such kind", 1
     assert view.is_known("Rollout")
     assert view.problems == []

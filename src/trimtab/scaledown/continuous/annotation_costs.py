@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,16 +10,16 @@ from trimtab.api.annotations import CARRIER_KEYS, CostOwner, cost_owner
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
-from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.limits import TokenBucket
+from trimtab.kube.pod_writer import Change, PodWriter
 from trimtab.ranking.costs import Carrier
 from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.pod_costs import Change, PolicyCost, apply_change, apply_policy_patch, revert_policy_patch
+from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, revert_policy_patch
 
 AT_ONCE = 8
 """How many pods are written to at a time."""
-_ATTEMPTS = 3
+_REREADS = 3
 
 
 def carrier_cost_owner(pod: Pod, carrier: Carrier) -> CostOwner:
@@ -32,8 +31,7 @@ class AnnotationCosts:
     """Writes policies' costs to pods and reverts them."""
 
     def __init__(self, client: Client, limit: TokenBucket, *, metrics: Metrics | None = None) -> None:
-        self._client = client
-        self._limit = limit
+        self._writer = PodWriter(client, at_once=AT_ONCE, rereads=_REREADS, limit=limit)
         self._metrics = metrics or Metrics()
 
     async def write(self, costs: Iterable[PolicyCost], report: CarrierReport) -> None:
@@ -54,21 +52,10 @@ class AnnotationCosts:
         self._metrics.record_costs_reverted(count, reason)
 
     async def _apply_all(self, changes: Iterable[tuple[Pod, Change]], report: CarrierReport) -> int:
-        waiting = iter([(pod, change) for pod, change in changes if change(pod) is not None])
-
-        async def apply_some() -> int:
-            return sum([await self._apply(pod, change, report) for pod, change in waiting])
-
-        return sum(await asyncio.gather(*(apply_some() for _ in range(AT_ONCE))))
-
-    async def _apply(self, pod: Pod, change: Change, report: CarrierReport) -> bool:
-        """Whether the pod was changed."""
-        try:
-            needed = functools.partial(_unless_terminating, change)
-            return await apply_change(self._client, pod, needed, attempts=_ATTEMPTS, limit=self._limit)
-        except (ApiError, ConfigError) as error:
-            report.failed[pod.key] = str(error)
-            return False
+        needed = [(pod, functools.partial(_unless_terminating, change)) for pod, change in changes]
+        writes = await self._writer.write([(pod, change) for pod, change in needed if change(pod) is not None])
+        report.failed.update({str(key): str(error) for key, error in writes.failed.items()})
+        return len(writes.written)
 
 
 def _applied(cost: PolicyCost, pod: Pod) -> JSON | None:

@@ -57,7 +57,7 @@ from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.pod_costs import revert_policy_patch
 from trimtab.scaledown.policy.groups import Group, GroupKey, Groups, strategies_for
 from trimtab.scaledown.sources import Sources
-from trimtab.scaledown.view import BY_NAMESPACE, View, is_known
+from trimtab.scaledown.view import BY_NAMESPACE, View
 
 ORPHANS = "Orphans"
 """The kind of a key that stands for the pods of a namespace that belong to no group."""
@@ -157,7 +157,7 @@ class Continuous:
     async def reconcile(self, key: GroupKey) -> Result:
         """Give a group's pods the costs of its policy. Nothing is written or reverted before policies, and the
         kind of the workload that owns its controller, have synced."""
-        if not is_known(self._view.policies) or not self._groups.is_owner_known(key):
+        if not self._view.policies.is_known or not self._groups.is_owner_known(key):
             return Result(self._settings.batch)
         report = CarrierReport()
         group = self._groups.get(key)

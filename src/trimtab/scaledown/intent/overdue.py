@@ -41,7 +41,7 @@ class OverdueScaleDowns:
         self.queue: WorkQueue[str] = WorkQueue(clock)
         self._runner = Runner("overdue scale-downs", self.reconcile, self.queue, workers=1, after=view.required)
         for kind in view.kinds:
-            view.informer(kind).subscribe(added=self._changed, updated=lambda _, new: self._changed(new))
+            view.cache(kind).subscribe(added=self._changed, updated=lambda _, new: self._changed(new))
 
     async def run(self) -> None:
         """Work until cancelled."""

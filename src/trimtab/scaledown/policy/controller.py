@@ -10,10 +10,8 @@ down are held in every process.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from trimtab.api.annotations import POLICY_COST
 from trimtab.api.core import Namespace
@@ -22,7 +20,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicyStatus
 from trimtab.api.workloads import ReplicaSetOwner
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel, within
+from trimtab.kube.components import Controllers
 from trimtab.kube.errors import NotFound
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, split
@@ -51,9 +49,6 @@ from trimtab.scaledown.policy.rivals import RivalReports
 from trimtab.scaledown.results.reporter import EventRecorder
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View, Workload
-
-GRACE = 2.0
-"""Seconds that writes in progress are given when the controller ends."""
 
 
 class ScaleDownPolicies:
@@ -129,27 +124,13 @@ class ScaleDownPolicies:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        parts = (self.continuous.runner.run(), self.runner.run(), self.plans.run())
-        tasks = [asyncio.ensure_future(part) for part in parts]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await Controllers(self._clock, (self.continuous.runner, self.runner, self.plans.runner)).run()
         finally:
-            await self._end()
-            await cancel(*tasks)
             self._counts.clear()  # the next leader reports them
             self._rivals.forget()
             self._labels.forget()
             self.continuous.forget()
-
-    async def _end(self) -> None:
-        """Let writes in progress finish, within a grace period. The next leader finds what was cut off."""
-        if not self._view.synced:  # then no work has been started
-            return
-        working = (self.continuous.runner, self.runner, self.plans.runner)
-        with contextlib.suppress(TimeoutError):
-            await within(self._clock, GRACE, _stopped(working))
 
     def configure(self, defaults: Defaults) -> None:
         """Use another configuration from now on: where it disables scale-downs, all costs are reverted at once."""
@@ -198,7 +179,7 @@ class ScaleDownPolicies:
         view.namespaces.subscribe(updated=self._namespace_changed)
         view.policies.subscribe(added=self._policy, updated=self._policy_changed, deleted=self._policy)
         for kind in view.kinds:
-            view.informer(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
+            view.cache(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
         view.group_costs.subscribe(added=self._costs, updated=self._costs_changed, deleted=self._costs)
 
     def _pod(self, pod: Pod) -> None:
@@ -280,10 +261,6 @@ class ScaleDownPolicies:
     def _requeue_policy(self, key: Key) -> None:
         if self.groups.covers(split(key)[0]):
             self.queue.add_after(key, self._settings.batch)
-
-
-async def _stopped(runners: Iterable[Runner[Any]]) -> None:
-    await asyncio.gather(*(runner.stop() for runner in runners))
 
 
 def _is_same(old: ScaleDownPolicyStatus, new: ScaleDownPolicyStatus) -> bool:

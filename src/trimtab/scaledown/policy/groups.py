@@ -93,7 +93,7 @@ class Groups:
         self._refs: dict[str, tuple[str, WorkloadRef]] = {}
         self._conflicts: dict[str, Mapping[str, tuple[WorkloadRef, ...]]] = {}
         for kind in view.kinds:
-            view.informer(kind).subscribe(added=self._changed_selectors, updated=self._changed, deleted=self._gone)
+            view.cache(kind).subscribe(added=self._changed_selectors, updated=self._changed, deleted=self._gone)
 
     def covers(self, namespace: str) -> bool:
         """Whether this Trimtab is responsible for a namespace."""
@@ -133,13 +133,13 @@ class Groups:
         return [
             GroupKey(kind, namespace, each.metadata.name)
             for kind in OWNER_KINDS
-            for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace)
+            for each in self._view.cache(kind).store.by(BY_NAMESPACE, namespace)
         ]
 
     def all_keys(self) -> Iterator[GroupKey]:
         """All groups."""
         for kind in OWNER_KINDS:
-            for each in self._view.informer(kind).store:
+            for each in self._view.cache(kind).store:
                 yield GroupKey(kind, each.metadata.namespace, each.metadata.name)
 
     def pods(self, group: Group) -> list[Pod]:
@@ -197,7 +197,7 @@ class Groups:
     def refs_in(self, namespace: str) -> Iterator[WorkloadRef]:
         """All workloads of a namespace as policies refer to them."""
         for kind in self._view.kinds:
-            for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
+            for each in self._view.cache(kind).store.by(BY_NAMESPACE, namespace):
                 yield self._inherited(self._ref(each))
 
     def of_workload(self, ref: WorkloadRef) -> list[GroupKey]:
@@ -264,7 +264,7 @@ class Groups:
 
     def _tops_in(self, namespace: str) -> Iterator[WorkloadRef]:
         for kind in self._view.kinds:
-            for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
+            for each in self._view.cache(kind).store.by(BY_NAMESPACE, namespace):
                 if not self._view.is_managed(each):
                     yield self._ref(each)
 

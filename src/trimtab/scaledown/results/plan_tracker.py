@@ -271,7 +271,7 @@ class PlanTracker:
     def _size_of(self, uid: str, namespace: str) -> int | None:
         """The size of a controller of pods now, by its UID."""
         for kind in self._view.kinds:
-            for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
+            for each in self._view.cache(kind).store.by(BY_NAMESPACE, namespace):
                 if each.metadata.uid == uid:
                     size: int = each.desired_replicas
                     return size

@@ -8,10 +8,10 @@ Every process that serves webhooks has its own; they coordinate through the stat
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -20,8 +20,9 @@ from trimtab.admission.server import Hook
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.annotations import Reason
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.components import run_together
 from trimtab.kube.events import WARNING, Recorder
 from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
@@ -52,11 +53,14 @@ class SubsetHooks:
         registry: CollectorRegistry | None = None,
         budget: float = pod_reviews.BUDGET,
         rng: random.Random | None = None,
+        caches: Caches[Any] | None = None,
     ) -> None:
-        """`ended`, `outside` and `workload` read caches of pods and workloads, where the process has them;
-        `allowed_fields` are the privileged fields that patches may change, `defaults` the default constraints,
-        `owners` the kinds that own ReplicaSets."""
-        self.topologies = Topologies(client, workload=workload, allowed_fields=allowed_fields, owners=owners, rng=rng)
+        """`caches` are those of the process; without them, it has its own. `ended`, `outside` and `workload` read
+        caches of pods and workloads, where the process has them; `allowed_fields` are the privileged fields that
+        patches may change, `defaults` the default constraints, `owners` the kinds that own ReplicaSets."""
+        self.topologies = Topologies(
+            client, workload=workload, allowed_fields=allowed_fields, owners=owners, rng=rng, caches=caches
+        )
         self.batcher = StatusBatcher(
             *(client, self.topologies.get),
             ended=ended,
@@ -92,13 +96,9 @@ class SubsetHooks:
 
     async def run(self) -> None:
         """Keep the caches current, and write events, until cancelled."""
-        tasks = [asyncio.ensure_future(each) for each in (self.topologies.run(), self._recorder.run())]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await run_together((self.topologies.run(), self._recorder.run()))
         finally:
-            await cancel(*tasks)
             await self._deletions.close()
             await self.batcher.close()
 

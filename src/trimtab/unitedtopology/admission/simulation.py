@@ -33,8 +33,8 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.kube.caches import Cache
 from trimtab.kube.clocks import SECOND, Clock
-from trimtab.kube.informers import Informer
 from trimtab.placement.decisions import Outcome
 from trimtab.placement.engine import place
 from trimtab.placement.profiles import Profile, default_profile
@@ -76,7 +76,7 @@ class Simulation:
         clock: Clock,
         *,
         profile_of: ProfileOf = stock_profile,
-        services: Informer[Service] | None = None,
+        services: Cache[Service] | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Uses the caches of the view: a process has no memory for two copies of all pods.
@@ -90,10 +90,10 @@ class Simulation:
         self._assumed: dict[str, _AssumedPod] = {}
         self._waiting: dict[str, Pod] = {}
         nodes, namespaces, pods = view.nodes, view.namespaces, view.pods
-        self._informers: tuple[Informer[Any], ...] = (nodes, namespaces, pods, view.sets)
+        self._caches: tuple[Cache[Any], ...] = (nodes, namespaces, pods, view.sets)
         self._follow((view.sets, view.clonesets))
         if services is not None:
-            self._informers = (*self._informers, services)
+            self._caches = (*self._caches, services)
             self._follow((services,))
         nodes.subscribe(added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._node_gone)
         namespaces.subscribe(
@@ -104,7 +104,7 @@ class Simulation:
     @property
     def synced(self) -> bool:
         """Whether every cache has been filled."""
-        return all(informer.synced for informer in self._informers)
+        return all(cache.synced for cache in self._caches)
 
     def __call__(self, pod: JSON, namespace: str) -> bool:
         """Whether a node can take this shaped pod; then it is assumed there for a while."""
@@ -190,9 +190,9 @@ class Simulation:
         self._waiting.pop(reservation, None)
         self._forget(reservation)
 
-    def _follow(self, groups: Iterable[Informer[Any]]) -> None:
-        for informer in groups:
-            informer.subscribe(
+    def _follow(self, groups: Iterable[Cache[Any]]) -> None:
+        for cache in groups:
+            cache.subscribe(
                 added=self.snapshot.put,
                 updated=lambda _, new: self.snapshot.put(new),
                 deleted=lambda old: self.snapshot.drop(type(old), old.metadata.namespace, old.metadata.name),

@@ -19,9 +19,9 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectMeta, OwnerReference
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import run_informers, watch_problems
-from trimtab.kube.informers import Informer
+from trimtab.kube.components import CacheGroup
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.stores import by_namespace
@@ -57,7 +57,7 @@ class OwnerNotFoundError(Exception):
     """The owner of a pod does not exist with that UID."""
 
 
-class Topologies:
+class Topologies(CacheGroup):
     """Cached UnitedTopologies and ReplicaSets, kept current while `run` runs."""
 
     def __init__(
@@ -68,32 +68,20 @@ class Topologies:
         allowed_fields: Collection[str] = (),
         owners: ReplicaSetOwners = DEPLOYMENTS,
         rng: random.Random | None = None,
+        caches: Caches[Any] | None = None,
     ) -> None:
-        """`allowed_fields` are the privileged fields that patches may change; `owners` own ReplicaSets."""
+        """`caches` are those of the process; without them, it has its own.
+        `allowed_fields` are the privileged fields that patches may change; `owners` own ReplicaSets."""
         self._lookups = Lookups(client.using(retry=NO_RETRIES, urgent=True), owners)
         self._owners = owners
         self._workload = workload
         self._allowed_fields = allowed_fields
-        self._topologies: Informer[UnitedTopology] = Informer(
-            client, UnitedTopology, indexes={_BY_NAMESPACE: by_namespace, _BY_TARGET: by_target}, rng=rng
-        )
-        self._sets: Informer[ReplicaSet] = Informer(client, ReplicaSet, rng=rng)
+        caches = caches or Caches(client, None, rng=rng)
+        self._topologies = caches.open(UnitedTopology, {_BY_NAMESPACE: by_namespace, _BY_TARGET: by_target})
+        self._sets = caches.open(ReplicaSet)
+        super().__init__((self._sets,), (self._topologies,))
         self._usable: dict[tuple[str, int], bool] = {}
         self._topologies.subscribe(deleted=self._forget)
-
-    @property
-    def synced(self) -> bool:
-        """Whether every cache has been filled. Where the kind is not installed, there are no UnitedTopologies."""
-        return self._sets.synced and self._topologies.is_known
-
-    @property
-    def problems(self) -> list[str]:
-        """The failures of the watches."""
-        return watch_problems(self._informers)
-
-    async def run(self) -> None:
-        """Keep the caches current until cancelled."""
-        await run_informers(self._informers)
 
     def on_deleted(self, callback: Callable[[UnitedTopology], None]) -> None:
         """Call back for every UnitedTopology that is deleted."""
@@ -140,10 +128,6 @@ class Topologies:
             problems = unitedtopology.problems(topology, allowed_fields=self._allowed_fields, owners=self._owners)
             self._usable[version] = next(problems, None) is None
         return self._usable[version]
-
-    @property
-    def _informers(self) -> tuple[Informer[Any], ...]:
-        return (self._topologies, self._sets)
 
     def _cached_owner(self, reference: OwnerReference, namespace: str) -> Workload | None:
         """The owner as last seen, if it has that UID."""

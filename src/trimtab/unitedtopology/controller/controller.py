@@ -10,18 +10,19 @@ at any time and by any process, and reverted; the pods themselves are left alone
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trimtab.api.annotations import AIMED_SIZE, SubsetAnnotations
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, cancel, within
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.components import Controllers
 from trimtab.kube.errors import NotFound
 from trimtab.kube.events import Recorder
 from trimtab.kube.queues import WorkQueue
@@ -44,12 +45,8 @@ from trimtab.unitedtopology.targets import replicas_of
 from trimtab.unitedtopology.view import View
 
 COMPONENT = "trimtab-unitedtopology"
-GRACE = 2.0
-"""Seconds for writes in flight when the controller stops."""
 _STALE_SECONDS = 0.5
 """After how long a UnitedTopology is requeued because a cache was too old."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +79,11 @@ class Controller:
         *,
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
+        caches: Caches[Any] | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics or Metrics()
-        self.view = View(client, owners=settings.owners, rng=rng)
+        self.view = View(client, owners=settings.owners, rng=rng, caches=caches)
         self._client = client
         self._clock = client.clock
         self._evaluate = evaluator(
@@ -123,28 +121,8 @@ class Controller:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        background = [asyncio.ensure_future(each.run()) for each in (self.view, self._recorder)]
-        working = [asyncio.ensure_future(each.run()) for each in (self.runner, self._labeller.runner)]
-        try:
-            done, _ = await asyncio.wait((*background, *working), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            await self._stop(working)
-            await cancel(*background)
-
-    async def _stop(self, working: Sequence[asyncio.Future[None]]) -> None:
-        """Finish reconciles in flight and write pending events, both within the grace period."""
-        try:
-            await within(self._clock, GRACE, self._finish())
-        except TimeoutError:
-            log.warning("some reconciles were cancelled after %.0f s; the next start repeats them", GRACE)
-        await cancel(*working)
-
-    async def _finish(self) -> None:
-        if self.view.is_filled:  # before that no reconcile has started
-            await asyncio.gather(self.runner.stop(), self._labeller.runner.stop())
-        await self._recorder.flush()
+        runners = (self.runner, self._labeller.runner)
+        await Controllers(self._clock, runners, (self._recorder,), (self.view,)).run()
 
     # Reconcile.
 

@@ -32,8 +32,8 @@ class Triggers:
         view.topologies.subscribe(
             added=self._topology, updated=lambda _, new: self._topology(new), deleted=self._topology
         )
-        for informer in (view.deployments, *view.optional):
-            informer.subscribe(added=self._workload, updated=lambda _, new: self._workload(new), deleted=self._workload)
+        for cache in view.workloads:
+            cache.subscribe(added=self._workload, updated=lambda _, new: self._workload(new), deleted=self._workload)
         view.sets.subscribe(
             added=self._replicaset, updated=lambda _, new: self._replicaset(new), deleted=self._replicaset
         )

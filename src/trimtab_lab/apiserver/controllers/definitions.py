@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
-from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
+from trimtab_lab.apiserver.controllers.workqueue import QueueController
 from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.printers.custom import custom_layout
 from trimtab_lab.apiserver.kinds.registry import VERBS, CustomKind, Kind
@@ -24,23 +24,14 @@ USER = User("system:apiserver", ("system:masters", AUTHENTICATED))
 COLLECTION = "apiextensions.k8s.io/customresourcedefinitions"
 
 
-class DefinitionController:
+class DefinitionController(QueueController[str]):
     """Serves the kinds of the stored CustomResourceDefinitions."""
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
         self._cluster = cluster
         self._kinds: dict[str, list[Kind]] = {}
-        self._queue: WorkQueue[str] = WorkQueue(self._reconcile)
         cluster.store.listen(self._on_event)
-
-    @property
-    def idle(self) -> bool:
-        """Whether every definition has taken effect."""
-        return self._queue.idle
-
-    async def close(self) -> None:
-        """Stop the worker."""
-        await self._queue.close()
 
     def _on_event(self, collection: Collection, event: Event) -> None:
         if collection.name != COLLECTION:

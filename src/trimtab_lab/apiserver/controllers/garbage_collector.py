@@ -16,7 +16,7 @@ kind is not served are left alone, since it is not known whether the owner exist
 from __future__ import annotations
 
 from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
-from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
+from trimtab_lab.apiserver.controllers.workqueue import QueueController
 from trimtab_lab.apiserver.storage.store import Collection, Entry, Event, Tree
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.delete_options import DeleteOptions
@@ -29,24 +29,15 @@ ObjectKey = tuple[str, str]
 """The name of a collection, and a key in it."""
 
 
-class GarbageCollector:
+class GarbageCollector(QueueController[ObjectKey]):
     """Deletes objects that have no owner any more."""
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
         self._cluster = cluster
         self._keys: dict[str, ObjectKey] = {}
         self._dependents: dict[str, set[ObjectKey]] = {}
-        self._queue: WorkQueue[ObjectKey] = WorkQueue(self._reconcile)
         cluster.store.listen(self._on_event)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is left to collect."""
-        return self._queue.idle
-
-    async def close(self) -> None:
-        """Stop the worker."""
-        await self._queue.close()
 
     def _on_event(self, collection: Collection, event: Event) -> None:
         entry, object_key = event.entry, (collection.name, event.entry.key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
-from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
+from trimtab_lab.apiserver.controllers.workqueue import QueueController
 from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.storage.store import Collection, Entry, Event, Tree
@@ -24,23 +24,14 @@ USER = User("system:serviceaccount:kube-system:namespace-controller", ("system:s
 COLLECTION = "/namespaces"
 
 
-class NamespaceController:
+class NamespaceController(QueueController[str]):
     """Creates the first objects of new namespaces, and deletes the contents of deleted ones."""
 
     def __init__(self, cluster: Cluster, authority: str) -> None:
+        super().__init__()
         self._cluster = cluster
         self._authority = authority
-        self._queue: WorkQueue[str] = WorkQueue(self._reconcile)
         cluster.store.listen(self._on_event)
-
-    @property
-    def idle(self) -> bool:
-        """Whether the queue is empty."""
-        return self._queue.idle
-
-    async def close(self) -> None:
-        """Stop the worker."""
-        await self._queue.close()
 
     async def ensure_defaults(self, namespace: str) -> None:
         """Create the objects that every namespace has."""

@@ -80,3 +80,22 @@ class WorkQueue(Generic[Key]):
 
         timer = asyncio.get_running_loop().call_later(RETRY_DELAY, again)
         self._timers.add(timer)
+
+
+class QueueController(Generic[Key]):
+    """A controller that handles the keys of one queue."""
+
+    def __init__(self) -> None:
+        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to do."""
+        return self._queue.idle
+
+    async def close(self) -> None:
+        """Stop the worker."""
+        await self._queue.close()
+
+    async def _reconcile(self, key: Key) -> None:
+        raise NotImplementedError

@@ -611,7 +611,7 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
     """A process that has just started has nothing to plan from."""
     await cluster.stop_product()
     holder = cluster.holder
-    cluster.view.pods._synced.clear()  # noqa: SLF001 - as it is before the first list
+    cluster.view.pods.informer.lists = 0  # as it is before the first list
     held, took = await cluster.held(holder.hold(await cluster.request(6)))
     assert held.outcome is HoldOutcome.NOT_SYNCED
     assert took < 0.05
@@ -622,7 +622,7 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
 async def test_the_holder_reports_its_caches(cluster: ScaleCluster) -> None:
     """For health pages."""
     assert (cluster.holder.synced, cluster.holder.problems) == (True, [])
-    cluster.view.pods.problem = "forbidden"
+    cluster.view.pods.informer.problem = "forbidden"
     assert cluster.holder.problems == ["pods: forbidden"]
 
 

@@ -172,7 +172,7 @@ async def test_costs_written_ahead_are_checked_when_the_first_of_them_expires(
 async def test_the_controller_reports_its_caches(cluster: TopologyCluster) -> None:
     """For health pages and metrics."""
     assert (cluster.controller.synced, cluster.controller.problems) == (True, [])
-    cluster.controller.view.pods.problem = "forbidden"
+    cluster.controller.view.pods.informer.problem = "forbidden"
     assert cluster.controller.problems == ["pods: forbidden"]
     await cluster.create_topology(subset("a"))
     assert cluster.metrics.registry.get_sample_value("trimtab_unitedtopology_topologies") == 1

@@ -1,0 +1,282 @@
+"""What processes of Trimtab cost at the start, on a cluster of 5,000 nodes and 50,000 pods.
+
+The cluster is the lab's API server in a process of its own, with objects put into its store. Each set of components is
+`trimtab run` as an installation runs it, and is measured when it is ready: the CPU that it has used, its memory, and,
+from the server's side, its watches by kind and its connections. Run it alone: `python -m bench.processes`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import multiprocessing
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.decoding import pod_tree
+from bench.figures import calibration
+from trimtab.api import crds
+from trimtab.api.configuration import API_VERSION, KIND
+from trimtab.api.documents import JSON
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.kube import config
+from trimtab.kube.client import Client
+from trimtab.kube.resources import Resource
+from trimtab.kube.sessions import Session
+from trimtab_lab.apiserver.wire.server import Server
+
+NODES, PODS, SIZE, ZONES = 5_000, 50_000, 100, 3
+SETS: dict[str, tuple[str, ...]] = {
+    "all-in-one": ("scheduler", "webhooks", "controllers"),
+    "all-in-one and dashboard": ("scheduler", "webhooks", "controllers", "dashboard"),
+    "webhooks": ("webhooks",),
+    "controllers": ("controllers",),
+    "scheduler": ("scheduler",),
+}
+"""The components of each measured process."""
+_NAMESPACE = "trimtab-system"
+_PATIENCE = 300.0
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a process has cost when it is ready."""
+
+    cpu: float
+    """Seconds."""
+    resident: float
+    peak: float
+    """MiB."""
+    watches: dict[str, int]
+    connections: int
+
+    def row(self, name: str) -> str:
+        """A line of the report."""
+        pods, total = self.watches.get("/pods", 0), sum(self.watches.values())
+        return (
+            f"{name:26} {self.cpu:6.1f} s CPU {self.resident:6.0f} MiB (peak {self.peak:.0f})"
+            f" {total:3} watches ({pods} of pods) {self.connections:3} connections"
+        )
+
+
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def cluster(nodes: int, pods: int) -> Iterator[tuple[Path, Connection]]:
+    """An API server with so many objects: its kubeconfig, and a pipe that answers with its watches and connections."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        process = context.Process(target=_serve, args=(theirs, folder, nodes, pods), daemon=True)
+        process.start()
+        try:
+            yield Path(ours.recv()), ours
+        finally:
+            ours.send("stop")
+            process.join(10)
+            if process.is_alive():
+                process.terminate()
+
+
+def _serve(pipe: Connection, folder: str, nodes: int, pods: int) -> None:
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # measured processes end in the middle of requests
+    asyncio.run(_run(pipe, Path(folder), nodes, pods))
+
+
+async def _run(pipe: Connection, folder: Path, nodes: int, pods: int) -> None:
+    async with Server(folder) as server:
+        client = Client(Session(config.discover(server.kubeconfig)))
+        for definition in crds.manifests():
+            await client.create(Resource.of(CustomResourceDefinition).raw, definition)
+        await client.close()
+        _fill(server, nodes, pods)
+        pipe.send(str(server.kubeconfig))
+        while await asyncio.to_thread(pipe.recv) == "count":
+            pipe.send((_watches(server), _connections(server)))
+
+
+def _watches(server: Server) -> dict[str, int]:
+    broadcaster, names = server.cluster.broadcaster, [each.name for each in server.cluster.store.collections()]
+    return {name: len(found) for name in names if (found := broadcaster.watching(name))}
+
+
+def _connections(server: Server) -> int:
+    """The established connections of the server's port, from the kernel."""
+    port = int(server.url.rpartition(":")[2])
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return sum(row[3] == "01" and int(row[1].rpartition(":")[2], 16) == port for row in rows)
+
+
+def _fill(server: Server, nodes: int, pods: int) -> None:
+    rng, workloads = random.Random(1), max(pods // SIZE, 1)
+    _put(server, "/namespaces", {"metadata": {"name": _NAMESPACE, "uid": _NAMESPACE}, "status": {"phase": "Active"}})
+    for number in range(nodes):
+        _put(server, "/nodes", _node(number))
+    for number in range(workloads):
+        for collection, tree in _workload(number):
+            _put(server, collection, tree)
+    for number in range(pods):
+        _put(server, "/pods", _pod(rng, number, nodes, workloads))
+
+
+def _put(server: Server, collection: str, tree: JSON) -> None:
+    metadata, store = tree["metadata"], server.cluster.store
+    metadata.setdefault("creationTimestamp", "2026-03-01T00:00:00Z")
+    namespace = metadata.get("namespace", "")
+    key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
+    store.insert(store.collection(collection), key, tree)
+
+
+def _node(number: int) -> JSON:
+    labels = {HOSTNAME: f"node-{number}", ZONE: f"zone-{number % ZONES}"}
+    status = {
+        "allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {"metadata": {"name": f"node-{number}", "uid": f"node-{number}", "labels": labels}, "status": status}
+
+
+def _workload(number: int) -> Iterator[tuple[str, JSON]]:
+    """A Deployment and its ReplicaSet, as the pods of `pod_tree` name them."""
+    name, labels = f"web-{number}", {"app": f"web-{number}"}
+    selector = {"matchLabels": labels}
+    spec = {"replicas": SIZE, "selector": selector, "template": {"metadata": {"labels": labels}, "spec": {}}}
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1, "labels": labels}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": f"uid-{name}", "controller": True}
+    yield "apps/deployments", {"metadata": metadata, "spec": spec}
+    replicaset = {**metadata, "name": f"{name}-6d4b75cb6d", "uid": f"uid-{name}-6d4b75cb6d", "ownerReferences": [owner]}
+    yield "apps/replicasets", {"metadata": replicaset, "spec": spec}
+
+
+def _pod(rng: random.Random, number: int, nodes: int, workloads: int) -> JSON:
+    tree = pod_tree(rng, number, number % workloads)
+    tree.pop("kind", None)
+    tree.pop("apiVersion", None)
+    metadata = tree["metadata"]
+    name = f"web-{number % workloads}-6d4b75cb6d"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-{name}", "controller": True}
+    metadata |= {"name": f"{name}-{number}", "namespace": "default", "uid": f"pod-{number}", "ownerReferences": [owner]}
+    metadata.pop("resourceVersion", None)
+    tree["spec"]["nodeName"] = f"node-{number % nodes}"
+    return tree
+
+
+# --- the processes ---------------------------------------------------------------------------------------------------
+
+
+def measure(components: Sequence[str], kubeconfig: Path, server: Connection) -> Start:
+    """Start these components in one process; what they have cost when it is ready."""
+    with tempfile.TemporaryDirectory() as folder, _process(components, kubeconfig, Path(folder)) as (process, port):
+        _wait_ready(process, port)
+        cpu = _cpu(process.pid)
+        memory = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+        server.send("count")
+        watches, connections = server.recv()
+        resident, peak = (int(memory[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
+        return Start(cpu, resident, peak, watches, connections)
+
+
+@contextlib.contextmanager
+def _process(
+    components: Sequence[str], kubeconfig: Path, folder: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    port, webhooks, dashboard = _free_port(), _free_port(), _free_port()
+    tree: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "namespace": _NAMESPACE,
+        "components": list(components),
+        "serving": {"port": port},
+        "webhooks": {"port": webhooks, "host": "127.0.0.1", "url": f"https://127.0.0.1:{webhooks}"},
+        "dashboard": {"port": dashboard},
+        "logs": {"level": "warning"},
+    }
+    path = folder / "trimtab.json"
+    path.write_text(json.dumps(tree))
+    command = [sys.executable, "-m", "trimtab", "run", "--config", str(path), "--kubeconfig", str(kubeconfig)]
+    with subprocess.Popen(command) as process:  # noqa: S603 - our own program
+        try:
+            yield process, port
+        finally:
+            process.terminate()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_ready(process: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until the process is ready and leads: one that waits for a lease is ready too."""
+    end, answer = time.monotonic() + _PATIENCE, ""
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError("the process has ended")
+        if answer == "ok\n" and _is_leading(port) and (answer := _get(port, "/readyz")) == "ok\n":
+            return
+        time.sleep(0.1)
+        answer = _get(port, "/readyz")
+    raise TimeoutError(f"not ready after {_PATIENCE:.0f} s: {answer}")
+
+
+def _is_leading(port: int) -> bool:
+    leases = re.findall(r"(?m)^trimtab_leader.*$", _get(port, "/metrics"))
+    return bool(leases) and all(each.endswith(" 1.0") for each in leases)
+
+
+def _get(port: int, path: str) -> str:
+    """A page of the process; empty while it serves none."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+            return str(response.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+    except OSError:
+        return ""
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def main() -> None:
+    """Print a line for each process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=sorted(SETS), action="append", help="this process instead of all; repeatable")
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--pods", type=int, default=PODS)
+    options = parser.parse_args()
+    chosen = {name: SETS[name] for name in options.only or SETS}
+    print(f"{options.nodes} nodes, {options.pods} pods; calibration {calibration() * 1e3:.2f} ms", flush=True)
+    with cluster(options.nodes, options.pods) as (kubeconfig, server):
+        for name, components in chosen.items():
+            start = measure(components, kubeconfig, server)
+            print(start.row(name), flush=True)
+            print(
+                f"{'':26} {', '.join(f'{each} {count}' for each, count in sorted(start.watches.items()))}", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
