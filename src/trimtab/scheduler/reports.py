@@ -11,8 +11,8 @@ components. Of several pending patches for one pod, the last one is written. A p
 attempt writes the condition again.
 
 Bindings go before the events of bound pods: an event costs the API server as much as a binding. While pods wait, these
-events are written at a low rate (see `service`); they have a long backlog, keep the time at which they happened, and are
-written as fast as possible when no pod waits. Events of pods that were not scheduled do not wait.
+events are written at a low rate (see `service`); they have a long backlog and keep the time at which they happened.
+When no pod waits, they are written as fast as possible. Events of pods that were not scheduled do not wait.
 """
 
 from __future__ import annotations
