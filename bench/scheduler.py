@@ -83,7 +83,7 @@ async def _schedule(client: Client) -> float:
     service.informers[-1].subscribe(updated=updated)
     async with _running(service):
         for informer in service.informers:
-            await informer.wait_synced()
+            await informer.wait_known()
         started = time.perf_counter()
         async with asyncio.timeout(PATIENCE):
             await done.wait()

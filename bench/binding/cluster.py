@@ -1,0 +1,90 @@
+"""The nodes and the pods of a measurement, as requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+from bench.binding.wire import Address
+from trimtab.testing.builders import PodBuilder, node, pod
+
+NODES = 5_000
+ZONES = 3
+SCHEDULER_NAME = "measured"
+"""The scheduler name of all pods: the contenders run one at a time, and each has this profile."""
+
+
+def _without(made: PodBuilder) -> PodBuilder:
+    return made
+
+
+def _soft(made: PodBuilder) -> PodBuilder:
+    return made.spread("zone", hard=False).spread("host", hard=False)
+
+
+def _hard(made: PodBuilder) -> PodBuilder:
+    return made.spread("zone")
+
+
+CONSTRAINTS: Mapping[str, Callable[[PodBuilder], PodBuilder]] = {"soft": _soft, "hard": _hard, "none": _without}
+"""Soft zone and hostname constraints; a hard zone constraint; none."""
+
+
+def node_name(number: int) -> str:
+    """The name of a node."""
+    return f"node-{number % NODES:05d}"
+
+
+def node_requests(address: Address) -> Iterator[bytes]:
+    """Create the nodes."""
+    for number in range(NODES):
+        tree = node(node_name(number), zone=f"zone-{number % ZONES}").tree()
+        yield address.request("POST", "/api/v1/nodes", json.dumps(tree).encode())
+
+
+def untaint_requests(address: Address) -> Iterator[bytes]:
+    """Remove the taint that the API server gives to each new node, which no kubelet will call ready."""
+    patch = json.dumps([{"op": "remove", "path": "/spec/taints"}]).encode()
+    for number in range(NODES):
+        path = f"/api/v1/nodes/{node_name(number)}"
+        yield address.request("PATCH", path, patch, content_type="application/json-patch+json")
+
+
+def namespace_request(address: Address, namespace: str) -> bytes:
+    """Create a namespace."""
+    tree = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    return address.request("POST", "/api/v1/namespaces", json.dumps(tree).encode())
+
+
+def deletion_request(address: Address, namespace: str) -> bytes:
+    """Delete all pods of a namespace at once: no kubelet would end them."""
+    options = json.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}).encode()
+    return address.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", options)
+
+
+def pod_requests(address: Address, namespace: str, constraints: str, prefix: str, count: int) -> list[bytes]:
+    """Create so many pods of one workload."""
+    return [_pod_request(address, namespace, constraints, f"{prefix}-{number}") for number in range(count)]
+
+
+def binding_requests(address: Address, namespace: str, prefix: str, count: int) -> list[bytes]:
+    """Bind these pods, each to the next node."""
+    return [_binding_request(address, namespace, f"{prefix}-{number}", number) for number in range(count)]
+
+
+def _pod_request(address: Address, namespace: str, constraints: str, name: str) -> bytes:
+    made = pod(name).labels(app="web").requests(cpu="10m", memory="16Mi").spec(schedulerName=SCHEDULER_NAME)
+    tree = CONSTRAINTS[constraints](made).tree()
+    tree["metadata"]["namespace"] = namespace
+    tree["metadata"].pop("uid", None)
+    return address.request("POST", f"/api/v1/namespaces/{namespace}/pods", json.dumps(tree).encode())
+
+
+def _binding_request(address: Address, namespace: str, name: str, number: int) -> bytes:
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node_name(number)},
+    }
+    return address.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", json.dumps(tree).encode())

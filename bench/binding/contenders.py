@@ -1,0 +1,92 @@
+"""The schedulers that are compared, as processes with one configuration file in kube-scheduler's format."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.binding.cluster import SCHEDULER_NAME
+from bench.binding.controlplane import RunningControlPlane
+from trimtab_lab import supervisor
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_STOP_SECONDS = 15.0
+UNLIMITED = 100_000
+"""Requests a second: kube-scheduler's own limit, 50 unless configured, would be all that is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used so far."""
+
+    cpu_seconds: float
+    peak_mib: float
+
+    @classmethod
+    def read(cls, pid: int) -> Usage:
+        """Read the usage of a process."""
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        status = Path(f"/proc/{pid}/status").read_text()
+        peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+        return cls((int(fields[11]) + int(fields[12])) / _TICKS, peak / 1024)
+
+
+def write_configuration(plane: RunningControlPlane) -> Path:
+    """Write the configuration that both schedulers read: one profile, no leader election, no limit of requests."""
+    tree = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(plane.kubeconfig), "qps": UNLIMITED, "burst": UNLIMITED},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": SCHEDULER_NAME}],
+    }
+    path = plane.state / "scheduler.json"
+    path.write_text(json.dumps(tree))
+    return path
+
+
+def _trimtab(plane: RunningControlPlane, configuration: Path) -> Sequence[str]:
+    options = ("--kubeconfig", str(plane.kubeconfig), "--scheduler-config", str(configuration), "--port", "-1")
+    return (sys.executable, "-m", "trimtab", "run", "--component", "scheduler", *options)
+
+
+def _kube_scheduler(plane: RunningControlPlane, configuration: Path) -> Sequence[str]:
+    port = supervisor.find_free_port()
+    return (
+        str(plane.kube_scheduler),
+        f"--config={configuration}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={plane.state}",
+        f"--authentication-kubeconfig={plane.kubeconfig}",
+        f"--authorization-kubeconfig={plane.kubeconfig}",
+    )
+
+
+CONTENDERS: Mapping[str, Callable[[RunningControlPlane, Path], Sequence[str]]] = {
+    "trimtab": _trimtab,
+    "kube-scheduler": _kube_scheduler,
+}
+
+
+@contextmanager
+def running(name: str, plane: RunningControlPlane) -> Iterator[int]:
+    """Run a scheduler for as long as the context lasts; its process id."""
+    command = CONTENDERS[name](plane, write_configuration(plane))
+    with (plane.state / "logs" / f"{name}.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603 - our own programs
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
