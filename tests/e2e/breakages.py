@@ -7,7 +7,7 @@ import base64
 import json
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ from trimtab.install import deployments
 from trimtab.install.options import Options, account
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import ApiError, NotFound
+from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.leases import LEASES
 from trimtab.kube.resources import Resource, untyped
 from trimtab_lab.nodes.nodegroups import CLUSTER
@@ -105,13 +105,16 @@ async def _changed(
 
 
 async def _replace(client: Client, kind: Resource[JSON], original: JSON, change: Change) -> None:
-    """Change the object as it is now, whatever a controller wrote to it meanwhile."""
+    """Change the object as it is now, whatever a controller writes to it meanwhile."""
     metadata = original["metadata"]
-    tree = await client.get(kind, metadata["name"], namespace=metadata.get("namespace", ""))
-    version = tree["metadata"]["resourceVersion"]
-    change(tree)
-    tree["metadata"]["resourceVersion"] = version
-    await client.replace(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **tree})
+    while True:
+        tree = await client.get(kind, metadata["name"], namespace=metadata.get("namespace", ""))
+        version = tree["metadata"]["resourceVersion"]
+        change(tree)
+        tree["metadata"]["resourceVersion"] = version
+        with suppress(Conflict):
+            await client.replace(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **tree})
+            return
 
 
 @asynccontextmanager

@@ -54,7 +54,7 @@ _SHOWN = "typed in docs/walk.md; here with an explanation beside it"
 NOT_TYPED: dict[str, dict[str, str]] = {
     "README.md": {
         "make up": "tests/scenarios/test_walk.py starts the lab",
-        "trimtab plan": "typed in docs/walk.md",
+        ".venv/bin/trimtab plan": "typed in docs/walk.md",
         "kubectl scale deployment web --replicas=20": "an excerpt, with its output; bench/promise measures it",
     },
     "CONTRIBUTING.md": {"make": _DEVELOPMENT},
