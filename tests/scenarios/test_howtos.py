@@ -17,9 +17,10 @@ from tests.unit.documentation.test_commands import TYPED, is_typed
 
 PAGES = [page for page, test in TYPED.items() if test.endswith("test_howtos.py")]
 _SHOP = (
-    "kubectl get namespace shop || kubectl create namespace shop",
+    "kubectl create namespace shop",
     "kubectl config set-context --current --namespace shop",
 )
+_REMOVED = ("kubectl delete namespace shop",)
 SETUP: dict[str, tuple[str, ...]] = {
     "docs/default-constraints.md": _SHOP,
     "docs/install.md": _SHOP,
@@ -77,5 +78,5 @@ def test_a_page_works_as_written(page: str, kubeconfig: Path, tmp_path: Path) ->
     lines = tuple(line for block in found for line in block.commands if is_typed(block, line))
     assert lines
     own = shutil.copy(kubeconfig, tmp_path / "kubeconfig")
-    done = typed(tmp_path, Path(own), (*SETUP.get(page, ()), *lines))
+    done = typed(tmp_path, Path(own), (*SETUP.get(page, ()), *lines, *(_REMOVED if page in SETUP else ())))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
