@@ -75,6 +75,12 @@ def test_a_picture_loads_nothing() -> None:
         assert "<script" not in text, path.name
 
 
+def test_no_page_shows_an_escaped_bar(site: Path) -> None:
+    """GitHub's tables need `\\|` in code, and the site's show it as it is."""
+    shown = [path.name for path in site.rglob("*.html") if "\\|" in path.read_text(encoding="utf-8")]
+    assert shown == []
+
+
 def named_anchors() -> list[str]:
     """Every place in the documentation that findings and alerts name."""
     findings = [rule.anchor for rule in doctor_rules.RULES]
