@@ -8,7 +8,7 @@ BROWSER_STAMP := $(VENV)/.browser
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test test-browser screenshots browser bench bench-scale mutants fuzz promise soak e2e up docs generate image release clean
+.PHONY: help install lock lint format test test-browser screenshots browser bench bench-scale mutants fuzz promise soak e2e up docs generate image release clean diagrams
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ soak: install ## Faults of every kind on a lab: make soak MINUTES=20 [SEED=n] [C
 
 docs: install ## Build the documentation into site/: strict, every link and anchor is checked
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+diagrams: install ## Draw the Mermaid diagrams that changed (needs chromium and npm)
+	@$(BIN)/python -m tools.diagrams
 
 generate: install ## Write what is generated from types and published schemas
 	@$(BIN)/python -m tools.generate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +88,12 @@ def _options(command: click.Command, context: click.Context) -> Iterator[tuple[s
         record = parameter.get_help_record(context)
         if record is not None and isinstance(parameter, click.Option):
             option, text = record
-            yield f"`{option}`".replace("|", "\\|"), " ".join(text.split()).replace("|", "\\|")
+            yield _code(option), " ".join(text.split()).replace("|", "&#124;")
+
+
+def _code(text: str) -> str:
+    """Code in a table. GitHub and the site escape a bar in backticks in different ways; both read HTML."""
+    return f"<code>{html.escape(text).replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _examples(command: click.Command) -> Iterator[str]:

@@ -75,7 +75,7 @@ def _type(field: Schema) -> str:
 
 
 def _meaning(field: Schema) -> str:
-    parts = [str(field.get("description", "")).replace("|", "\\|").replace("\n", " ")]
+    parts = [str(field.get("description", "")).replace("|", "&#124;").replace("\n", " ")]
     if "enum" in field:
         parts.append("One of " + ", ".join(f"`{value}`" for value in field["enum"]) + ".")
     if "default" in field:

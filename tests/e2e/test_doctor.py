@@ -40,9 +40,9 @@ async def client() -> AsyncIterator[Client]:
         yield made
 
 
-async def doctor(*options: str) -> tuple[int, dict[str, list[str]], Any]:
+async def doctor(*options: str, prefix: tuple[str, ...] = ()) -> tuple[int, dict[str, list[str]], Any]:
     """The exit status, the objects of all findings by ID, and everything that was printed."""
-    command = (sys.executable, "-m", "trimtab", "doctor", "-o", "json", *options)
+    command = (*prefix, sys.executable, "-m", "trimtab", "doctor", "-o", "json", *options)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
     output, errors = await process.communicate()
@@ -91,7 +91,7 @@ async def test_an_installation_whose_pods_do_not_run_is_diagnosed(client: Client
         await _take_away(client, made)
         status, found, _ = await doctor("--namespace", made.namespace)
         assert status == 1
-        if await _authorizes(made):
+        if await authorizes(made):
             (line,) = found["TD501"]
             assert "trimtab-controllers: it may not" in line
             assert "create pods/eviction" in line
@@ -136,7 +136,7 @@ async def _take_away(client: Client, made: Trimtab) -> None:
             await client.delete(kind, each["metadata"]["name"], namespace=each["metadata"]["namespace"])
 
 
-async def _authorizes(made: Trimtab) -> bool:
+async def authorizes(made: Trimtab) -> bool:
     """Whether the API server refuses anything: the lab's allows every user everything."""
     endpoint = config.discover(made.kubeconfigs[WEBHOOKS])
     async with Client(Session(endpoint)) as account:

@@ -1,4 +1,4 @@
-"""The how-tos and the first page of the documentation, typed as they are written, on one lab with all of Trimtab."""
+"""The how-tos and other pages of the documentation, typed as they are written, on one lab with all of Trimtab."""
 
 from __future__ import annotations
 
@@ -13,9 +13,21 @@ import pytest
 
 from tests.scenarios.test_walk import KUBECTL, READY, lab
 from tests.unit.documentation.pages import ROOT, blocks_of
-from tests.unit.documentation.test_commands import TYPED
+from tests.unit.documentation.test_commands import TYPED, is_typed
 
 PAGES = [page for page, test in TYPED.items() if test.endswith("test_howtos.py")]
+_SHOP = (
+    "kubectl create namespace shop",
+    "kubectl config set-context --current --namespace shop",
+)
+_REMOVED = ("kubectl delete namespace shop",)
+SETUP: dict[str, tuple[str, ...]] = {
+    "docs/default-constraints.md": _SHOP,
+    "docs/install.md": _SHOP,
+    "docs/policies.md": (*_SHOP, "kubectl apply -f workers.yaml"),
+    "docs/united-topology.md": (*_SHOP, "kubectl apply -f web.yaml"),
+}
+"""What a reader of a page has done before: its namespace is there and is the current one, its manifests are applied."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,7 +75,8 @@ def test_a_page_works_as_written(page: str, kubeconfig: Path, tmp_path: Path) ->
     for block in found:
         if block.title:
             (tmp_path / block.title).write_text(block.text)
-    lines = tuple(line for block in found if block.language == "console" for line in block.commands)
+    lines = tuple(line for block in found for line in block.commands if is_typed(block, line))
     assert lines
-    done = typed(tmp_path, kubeconfig, lines)
+    own = shutil.copy(kubeconfig, tmp_path / "kubeconfig")
+    done = typed(tmp_path, Path(own), (*SETUP.get(page, ()), *lines, *(_REMOVED if page in SETUP else ())))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -87,7 +87,8 @@ def _checked(
     from trimtab.inspection.lint.rules import check
     from trimtab.inspection.lint.world import world_of
 
-    written = list(manifests.read(files))
+    unreadable: list[manifests.UnreadableFile] = []
+    written = list(manifests.read(files, unreadable))
     settings = source.settings()
     cluster: Cluster = source.read() if is_live or source.snapshot is not None else Cluster(time=0)
     namespace = source.chosen_namespace(cluster)
@@ -98,6 +99,7 @@ def _checked(
         checked=checked,
         defaults=settings.defaults,
         owners=settings.owners,
+        unreadable_files=unreadable,
     )
     return check(world, ignored)
 
@@ -119,8 +121,8 @@ def _print(result: LintResult, output: str | None) -> None:
 
 def _render(result: LintResult) -> None:
     for each in result.findings:
-        place = f"{each.file}:{each.line}: " if each.file else ""
-        title(f"{place}{each.severity} {each.id} {each.kind} {each.namespace}/{each.name}")
+        place = f"{each.file}:{each.line}: " if each.line else f"{each.file}: " if each.file else ""
+        title(f"{place}{each.severity} {each.id} {each.subject}")
         line(f"  {each.message}")
         line(f"  fix: {each.fix}")
         line(f"  see: {each.docs}")

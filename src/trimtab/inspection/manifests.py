@@ -16,6 +16,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod, PodTemplateSpec
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.files import yaml_errors
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _TEMPLATE = ("spec", "template")
@@ -66,40 +67,75 @@ class Manifest:
         return f"{self.file}:{self.line}"
 
 
-def read(paths: Iterable[Path]) -> Iterator[Manifest]:
-    """All objects of these files and folders; `-` is standard input. Raises InvalidError with the file and line."""
+@dataclass(frozen=True, slots=True)
+class UnreadableFile:
+    """A file of a folder that cannot be read, and why."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class _UnreadableError(InvalidError):
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(f"{file}:{line}" if line else file, reason)
+        self.found = UnreadableFile(file, line, reason)
+
+
+def read(paths: Iterable[Path], unreadable: list[UnreadableFile] | None = None) -> Iterator[Manifest]:
+    """All objects of these files and folders; `-` is standard input.
+
+    A folder may have files that only look like manifests, such as the templates of a chart: they are added to
+    `unreadable`. A file that is named must be readable. Raises InvalidError with the file and line.
+    """
     for path in paths:
         if str(path) == "-":
             yield from parse(sys.stdin.read(), "-")
         elif path.is_dir():
             for inner in sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()):
-                yield from parse(_text(inner), str(inner))
+                yield from _read_file(inner, unreadable)
         else:
-            yield from parse(_text(path), str(path))
+            yield from _read_file(path, None)
+
+
+def _read_file(path: Path, unreadable: list[UnreadableFile] | None) -> Iterator[Manifest]:
+    try:
+        yield from parse(_text(path), str(path))
+    except _UnreadableError as error:
+        if unreadable is None:
+            raise
+        unreadable.append(error.found)
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InvalidError(str(path), f"cannot be read: {reason}") from error
+        raise _UnreadableError(str(path), 0, f"cannot be read: {reason}") from error
 
 
 def parse(text: str, file: str) -> Iterator[Manifest]:
     """The objects of a text; items of lists one by one."""
-    loader = _Loader(text)
     try:
-        while loader.check_node():
-            node = loader.get_node()
-            line = node.start_mark.line + 1 if node is not None else 1
-            yield from _objects(loader.construct_document(node), file, line)
+        for tree, line in _documents(text):
+            yield from _objects(tree, file, line)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}" if mark else file
-        raise InvalidError(where, f"is not YAML: {getattr(error, 'problem', None) or error}") from error
-    finally:
-        loader.dispose()
+        reason = f"is not YAML: {getattr(error, 'problem', None) or error}"
+        raise _UnreadableError(file, mark.line + 1 if mark else 0, reason) from error
+
+
+def _documents(text: str) -> Iterator[tuple[Any, int]]:
+    """The documents of a text, and the line that each begins on."""
+    with yaml_errors():
+        loader = _Loader(text)
+        try:
+            while loader.check_node():
+                node = loader.get_node()
+                yield loader.construct_document(node), node.start_mark.line + 1 if node is not None else 1
+        finally:
+            loader.dispose()
 
 
 def _objects(tree: Any, file: str, line: int) -> Iterator[Manifest]:

@@ -5,7 +5,8 @@ A kubeconfig is read by `kubeconfig`, whose errors never show values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,26 @@ import yaml
 from trimtab.api.errors import InvalidError
 
 
-def parse_yaml(text: str | bytes, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
-    """Read YAML text as plain values. Raises YAMLError whatever is wrong with it.
+@contextmanager
+def yaml_errors() -> Iterator[None]:
+    """Raise YAMLError whatever PyYAML raises inside the block.
 
-    PyYAML raises other errors for values that do not fit their tag (`!!int a`, `2026-99-99`), and for deep nesting.
+    That is another error for values that do not fit their tag (`!!int a`, `2026-99-99`), and for deep nesting.
     """
     try:
-        tree = yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader
+        yield
     except yaml.YAMLError:
         raise
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
     except Exception as error:
         raise yaml.YAMLError(f"a value cannot be read as what it is written as: {error}") from error
+
+
+def parse_yaml(text: str | bytes, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+    """Read YAML text as plain values. Raises YAMLError whatever is wrong with it."""
+    with yaml_errors():
+        tree = yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader
     _check(tree, set())
     return tree
 

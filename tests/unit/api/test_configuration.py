@@ -164,7 +164,7 @@ def test_the_page_is_current() -> None:
 
 def test_the_page_shows_a_configuration_that_is_valid() -> None:
     """What people copy first must work."""
-    blocks = re.findall(r"```yaml\n(.*?)```", page.PAGE.read_text(), flags=re.DOTALL)
+    blocks = re.findall(r"```yaml[^\n]*\n(.*?)```", page.PAGE.read_text(), flags=re.DOTALL)
     assert blocks
     for block in blocks:
         configuration.read(yaml.safe_load(block))

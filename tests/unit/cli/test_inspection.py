@@ -107,6 +107,22 @@ def test_a_check_that_cannot_be_made_has_an_exit_status_of_its_own(tmp_path: Pat
     assert (done.returncode, "broken.yaml:" in done.stderr) == (2, True)
 
 
+def test_a_file_of_a_folder_that_is_not_yaml_is_reported_with_the_findings_of_the_others(tmp_path: Path) -> None:
+    """A repository has templates of charts beside manifests."""
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("kind: ConfigMap\n---\nname: {{ .Values.name }}\n")
+    (folder / "b.json").write_bytes(b"\xff\xfe")
+    (folder / "c.yaml").write_text("until: 2026-99-99\n")
+    (folder / "d.yaml").write_text((CASES / "TT401-found.yaml").read_text())
+    done = trimtab("lint", "-f", folder, folder=tmp_path)
+    assert done.returncode == 1
+    titles = [line for line in done.stdout.splitlines() if line and not line.startswith(" ")]
+    unreadable = [line.removeprefix(str(folder)) for line in titles if " error TT001 " in line]
+    assert [line.split(": error")[0] for line in unreadable] == ["/a.yaml:3", "/b.json", "/c.yaml"]
+    assert any(" TT401 " in line for line in titles)
+
+
 def test_a_pod_that_fits_nowhere_is_an_exit_status(capture: Path) -> None:
     """For scripts that ask whether there is room."""
     tree = {

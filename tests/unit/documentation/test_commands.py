@@ -1,23 +1,36 @@
 """Commands in the documentation: each is typed by a test, or listed here with the reason why it is not.
 
-Every `trimtab` command, typed or not, has options and arguments that the program accepts.
+Every `trimtab` command, typed or not, has options and arguments that the program accepts; `make` knows every target.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 
 import click
 import pytest
 
-from tests.unit.documentation.pages import blocks
+from tests.unit.documentation.pages import ROOT, Block, blocks
 from trimtab.cli.commands import commands as trimtab
+from trimtab_lab.cli.commands import lab
 
 TYPED: dict[str, str] = {
     "docs/index.md": "tests/scenarios/test_walk.py",
     "docs/walk.md": "tests/scenarios/test_inspection_walk.py",
-    "docs/monitoring.md": "tests/scenarios/test_howtos.py",
+    **{
+        f"docs/{name}.md": "tests/scenarios/test_howtos.py"
+        for name in (
+            "configuration",
+            "default-constraints",
+            "install",
+            "lab-nodes",
+            "monitoring",
+            "policies",
+            "united-topology",
+        )
+    },
     **{
         f"docs/howto/{name}.md": "tests/scenarios/test_howtos.py"
         for name in (
@@ -30,7 +43,7 @@ TYPED: dict[str, str] = {
         )
     },
 }
-"""Pages whose blocks of commands a test types, one by one."""
+"""Pages whose commands a test types, one by one, but for those that are listed below."""
 
 _REAL = "needs Kubernetes binaries: `make e2e CONTROL_PLANE=DIR` runs the same commands"
 _DEVELOPMENT = "a target of the Makefile for developers; it takes minutes"
@@ -41,7 +54,7 @@ _SHOWN = "typed in docs/walk.md; here with an explanation beside it"
 NOT_TYPED: dict[str, dict[str, str]] = {
     "README.md": {
         "make up": "tests/scenarios/test_walk.py starts the lab",
-        "trimtab plan": "typed in docs/walk.md",
+        ".venv/bin/trimtab plan": "typed in docs/walk.md",
         "kubectl scale deployment web --replicas=20": "an excerpt, with its output; bench/promise measures it",
     },
     "CONTRIBUTING.md": {"make": _DEVELOPMENT},
@@ -52,7 +65,10 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         "trimtab": _SHOWN,
         ".venv/bin/trimtab lab run": "tests/scenarios/test_level_stories.py runs both stories",
     },
-    "docs/configuration.md": {"trimtab run": "tests/unit/cli and tests/unit/api/test_configuration.py read such files"},
+    "docs/configuration.md": {
+        "trimtab run --config trimtab.yaml   ": "runs until it is stopped; tests/e2e/processes.py starts it",
+        "trimtab run --config trimtab.yaml --component": "as above",
+    },
     "docs/dashboard.md": {
         "trimtab dashboard": "tests/browser looks at the pages of such processes",
         "trimtab lab up": "tests/scenarios/test_walk.py starts the lab",
@@ -60,17 +76,17 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         "kubectl": _INSTALLED,
     },
     "docs/default-constraints.md": {
-        "kubectl label": "tests/e2e/test_defaults.py sets the label",
         "trimtab scheduler-config": "tests/e2e/test_defaults.py starts kube-scheduler with its output",
         "kube-scheduler": _REAL,
     },
     "docs/install.md": {
         "make image": "builds an image, and needs a registry",
         "helm": "tests/unit/deploy/test_formats.py renders the chart, where there is helm",
-        "trimtab install": _INSTALLED,
-        "kubectl": _INSTALLED,
+        "trimtab install": "tests/e2e/test_formats.py applies what it prints",
+        "kubectl -n trimtab-system rollout status": _INSTALLED,
+        "kubectl apply --server-side -k": "tests/e2e/test_formats.py applies the files",
         "trimtab doctor": "tests/e2e/test_doctor.py runs it",
-        "trimtab uninstall": "tests/unit/install/test_removal.py removes an installation",
+        "trimtab uninstall\n": "tests/unit/install/test_removal.py removes an installation; the dry run is typed",
     },
     "docs/lab.md": {
         "make up": "tests/scenarios/test_walk.py starts the lab",
@@ -79,13 +95,10 @@ NOT_TYPED: dict[str, dict[str, str]] = {
     },
     "docs/lab-nodes.md": {
         "trimtab lab nodes": "tests/e2e/test_nodes.py runs simulated nodes",
-        "kubectl annotate node": "tests/e2e/test_nodes.py lets nodes fail this way",
     },
-    "docs/policies.md": {"kubectl": "tests/e2e/test_modes.py and tests/lab/test_kubectl.py make these requests"},
     "docs/monitoring.md": {"kubectl -n trimtab-system set env": _INSTALLED},
     "docs/runbook.md": {"kubectl": _INSTALLED, "curl": _INSTALLED},
     "docs/scale-down.md": {"kubectl scale": "an excerpt, with its output; bench/promise measures it"},
-    "docs/united-topology.md": {"kubectl get": "tests/lab/test_kubectl.py compares the columns"},
     **{
         f"examples/{name}/README.md": {".venv/bin/": _EXAMPLE}
         for name in (
@@ -101,14 +114,15 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         )
     },
 }
-"""Commands that no test types, by page and beginning, and why; often another test does the same."""
+"""Commands that no test types, by page and beginning (with the end of its line, if it has one), and why; often another
+test does the same."""
 
 COMMANDS = [(block, command) for block in blocks("console", "text", "sh", "bash") for command in block.commands]
 
 
 def reason(page: str, command: str) -> str:
     """Why a command is not typed; empty if it is not listed."""
-    return next((why for start, why in NOT_TYPED.get(page, {}).items() if command.startswith(start)), "")
+    return next((why for start, why in NOT_TYPED.get(page, {}).items() if f"{command}\n".startswith(start)), "")
 
 
 def test_every_command_is_typed_by_a_test_or_listed_with_a_reason() -> None:
@@ -117,16 +131,23 @@ def test_every_command_is_typed_by_a_test_or_listed_with_a_reason() -> None:
     unknown = [
         f"{block}: {command}"
         for block, command in COMMANDS
-        if not (block.page in TYPED and block.language == "console") and not reason(block.page, command)
+        if not is_typed(block, command) and not reason(block.page, command)
     ]
     assert unknown == []
+
+
+def is_typed(block: Block, command: str) -> bool:
+    """Whether the test of the page types a command."""
+    return block.page in TYPED and block.language == "console" and not reason(block.page, command)
 
 
 def test_no_entry_is_left_over() -> None:
     """An entry of which the command is gone is removed."""
     for page, entries in NOT_TYPED.items():
         found = [command for block, command in COMMANDS if block.page == page]
-        assert [start for start in entries if not any(command.startswith(start) for command in found)] == [], page
+        assert [start for start in entries if not any(f"{command}\n".startswith(start) for command in found)] == [], (
+            page
+        )
     assert set(TYPED) <= {block.page for block, _ in COMMANDS}
 
 
@@ -146,16 +167,18 @@ def invocations() -> list[str]:
 @pytest.mark.parametrize("text", invocations())
 def test_a_trimtab_command_has_options_that_exist(text: str) -> None:
     """It is parsed as the program parses it, and not run."""
-    if "[OPTIONS]" in text or text.startswith("trimtab lab") or "…" in text:
-        return  # a usage line; or parsed by the lab's own program, whose help a test compares
-    name, *arguments = shlex.split(text)[1:]
-    assert problem(name, arguments) == ""
+    if "[OPTIONS]" in text or "…" in text:
+        return  # a usage line
+    group, (name, *arguments) = trimtab, shlex.split(text)[1:]
+    if name == "lab":
+        group, (name, *arguments) = lab, arguments
+    assert problem(name, arguments, group) == ""
 
 
-def problem(name: str, arguments: list[str]) -> str:
+def problem(name: str, arguments: list[str], group: click.Group = trimtab) -> str:
     """Why the program refuses arguments; empty if it does not, or only for want of a file of the reader's."""
-    context = click.Context(trimtab, info_name="trimtab")
-    command = trimtab.get_command(context, name)
+    context = click.Context(group, info_name=group.name)
+    command = group.get_command(context, name)
     if command is None:
         return f"{name} is not a command"
     try:
@@ -171,3 +194,21 @@ def test_an_option_that_does_not_exist_is_noticed() -> None:
     """Otherwise the test above would hold for anything."""
     assert problem("plan", ["deploy/web", "--replcias", "6"]) != ""
     assert problem("plna", []) != ""
+    assert problem("up", ["--shpae", "x"], lab) != ""
+
+
+TARGETS = sorted({command.split("#")[0].strip() for _, command in COMMANDS if command.startswith("make ")})
+
+
+@pytest.mark.parametrize("command", TARGETS)
+def test_a_target_of_make_exists(command: str) -> None:
+    """`make` finds it, and would run its recipe; nothing is run."""
+    arguments = shlex.split(command.split("&&")[0])[1:]
+    done = subprocess.run(  # noqa: S603 - the pages are ours
+        ["make", "--dry-run", "BUILDER=podman", *arguments],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

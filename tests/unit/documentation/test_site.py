@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.documentation.pages import ROOT
-from tools import kinds, picture
+from tools import diagrams, kinds, picture
 from trimtab.doctor import rules as doctor_rules
 from trimtab.inspection.lint import rules as lint_rules
 from trimtab.install.monitoring import ALERTS
@@ -55,6 +55,30 @@ def test_every_page_loads_from_the_site_alone(site: Path) -> None:
 def test_no_page_makes_the_theme_load_a_script(site: Path) -> None:
     """Material loads mermaid from another host where a page has an element of that class."""
     assert [path.name for path in site.rglob("*.html") if 'class="mermaid"' in path.read_text(encoding="utf-8")] == []
+
+
+def test_every_diagram_is_a_picture_of_its_current_source(site: Path) -> None:
+    """`make diagrams` draws them; a picture has a digest of its source in its name."""
+    assert set(diagrams.FOLDER.iterdir()) == diagrams.files()
+    for each in diagrams.diagrams():
+        shown = (site / f"{each.page}.html").read_text(encoding="utf-8")
+        assert [f"{each.file(scheme).name}#only-{scheme}" in shown for scheme in diagrams.THEMES] == [True, True]
+        assert "sequenceDiagram" not in shown
+        assert "stateDiagram" not in shown
+
+
+def test_a_picture_loads_nothing() -> None:
+    """Neither a font nor an image; the names of XML's namespaces are not loaded."""
+    for path in diagrams.FOLDER.iterdir():
+        text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", path.read_text(encoding="utf-8"))
+        assert "http" not in text, path.name
+        assert "<script" not in text, path.name
+
+
+def test_no_page_shows_an_escaped_bar(site: Path) -> None:
+    """GitHub's tables need `\\|` in code, and the site's show it as it is."""
+    shown = [path.name for path in site.rglob("*.html") if "\\|" in path.read_text(encoding="utf-8")]
+    assert shown == []
 
 
 def named_anchors() -> list[str]:

@@ -26,7 +26,7 @@ ROLLOUTS = ReplicaSetOwners.of(
 
 def shown() -> list[dict[str, Any]]:
     """The policies that the page and the examples show."""
-    texts = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    texts = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     texts += [path.read_text() for path in sorted(ROOT.glob("examples/*/policy.yaml"))]
     return [tree for tree in map(yaml.safe_load, texts) if tree["kind"] == "ScaleDownPolicy"]
 

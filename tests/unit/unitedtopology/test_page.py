@@ -31,7 +31,7 @@ def test_the_diagram_is_drawn_from_the_table() -> None:
 
 def test_the_manifests_work() -> None:
     """What people copy from the page is accepted: the first as it is, the others as parts of it."""
-    first, *parts = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+    first, *parts = map(yaml.safe_load, re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL))
     assert len(parts) == 3
     for part in ({}, *parts):
         tree = {**first, "spec": {**first["spec"], **part.get("spec", part)}}

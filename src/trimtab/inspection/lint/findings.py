@@ -40,6 +40,11 @@ class Finding(Model, omit_defaults=False):
     file: str = ""
     line: int = 0
 
+    @property
+    def subject(self) -> str:
+        """The object for people."""
+        return str(ObjectRef(self.kind, self.namespace, self.name))
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -39,7 +39,7 @@ def sarif(result: LintResult) -> JSON:
 
 
 def _result(finding: Finding, rule: int) -> JSON:
-    name = f"{finding.kind} {finding.namespace}/{finding.name}"
+    name = finding.subject
     location: JSON = {"logicalLocations": [{"fullyQualifiedName": name, "kind": "resource"}]}
     if finding.file:
         location["physicalLocation"] = {
@@ -58,8 +58,8 @@ def _result(finding: Finding, rule: int) -> JSON:
 def github(result: LintResult) -> Iterator[str]:
     """The result as workflow commands, a line for each finding."""
     for finding in result.findings:
-        place = f"file={_property(finding.file)},line={finding.line}," if finding.file else ""
-        title = _property(f"{finding.id} {finding.kind} {finding.namespace}/{finding.name}")
+        place = f"file={_property(finding.file)},line={max(finding.line, 1)}," if finding.file else ""
+        title = _property(f"{finding.id} {finding.subject}")
         message = _data(f"{finding.message}. Fix: {finding.fix} ({finding.docs})")
         yield f"::{_COMMANDS[finding.severity]} {place}title={title}::{message}"
 

@@ -26,8 +26,8 @@ _NAMED = 3
 
 def unreadable(world: World) -> Iterator[Problem]:
     """Manifests that cannot be read."""
-    for ref, error in world.unreadable:
-        yield Problem(ref, f"cannot be read: {error}", fix="correct the field that the message names")
+    for ref, reason in world.unreadable:
+        yield Problem(ref, reason)
 
 
 def small_subsets(world: World) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.inspection import manifests
 from trimtab.inspection.cluster import Cluster
-from trimtab.inspection.manifests import Manifest
+from trimtab.inspection.manifests import Manifest, UnreadableFile
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 
 _TYPED: Mapping[tuple[str, str], type[Any]] = {
@@ -86,7 +86,8 @@ class World:
     """The namespaces of the cluster whose objects are checked; all, if empty and there are no manifests."""
     default_namespace: str = "default"
     defaults: Defaults = NO_DEFAULTS
-    unreadable: tuple[tuple[ObjectRef, InvalidError], ...] = ()
+    unreadable: tuple[tuple[ObjectRef, str], ...] = ()
+    """What cannot be read, and why."""
     places: Mapping[tuple[str, str, str], tuple[str, int]] = field(default_factory=dict)
     """Where manifests are written, by kind, namespace and name."""
 
@@ -162,6 +163,7 @@ def world_of(
     checked: Iterable[str] = (),
     defaults: Defaults = NO_DEFAULTS,
     owners: ReplicaSetOwners = DEPLOYMENTS,
+    unreadable_files: Iterable[UnreadableFile] = (),
 ) -> World:
     """What is checked: these manifests, laid over a cluster; without manifests, the cluster itself.
 
@@ -171,7 +173,7 @@ def world_of(
     objects: dict[type[Any], list[Any]] = {kind: [] for kind in owners.custom}
     objects |= {kind: list(found) for kind, found in cluster.objects.items()}
     places: dict[tuple[str, str, str], tuple[str, int]] = {}
-    unreadable: list[tuple[ObjectRef, InvalidError]] = []
+    unreadable = [(ObjectRef("File", "", each.file, each.file, each.line), each.reason) for each in unreadable_files]
     for each in written:
         kind = _type_of(each, owners)
         is_global = kind in _CLUSTER_SCOPED
@@ -182,7 +184,8 @@ def world_of(
         try:
             _lay_over(objects.setdefault(kind, []), codec.convert(_named(each, where), kind))
         except InvalidError as error:
-            unreadable.append((ObjectRef(each.kind, where, each.name, each.file, each.line), error))
+            ref = ObjectRef(each.kind, where, each.name, each.file, each.line)
+            unreadable.append((ref, f"cannot be read: {error}"))
     merged = replace(cluster, objects=objects)
     return World(merged, written, frozenset(checked), namespace, defaults, tuple(unreadable), places)
 
