@@ -131,7 +131,7 @@ def test_everything_can_be_reached_by_keyboard(page: Page, capture: Path) -> Non
         for _ in range(3):
             page.keyboard.press("ArrowLeft")
         page.wait_for_selector(f'#plan[data-shown="{WEB}@27"]', state="attached")
-        press_until(page, "Tab", "it.localName === 'summary'")
+        press_until(page, "Tab", "it.parentElement?.classList.contains('victims')")
         page.keyboard.press("Enter")
         page.wait_for_selector("details.victims[open]")
         press_until(page, "Shift+Tab", "it.dataset.tab === 'workloads'")

@@ -124,7 +124,7 @@ async def _opened(source: Source, settings: Settings) -> AsyncIterator[ClusterSo
     from trimtab.inspection.following import ClusterFollower
 
     if source.snapshot is not None:
-        yield FileSource(files.load(source.snapshot))
+        yield FileSource(files.load(source.snapshot), settings)
         return
     endpoint = source.endpoint()
     async with client_of(endpoint) as client:

@@ -83,7 +83,7 @@ class DashboardServer:
     boards: Boards = field(init=False)
 
     def __post_init__(self) -> None:
-        self.boards = Boards(self.source, self.settings, is_lab=self.lab is not None)
+        self.boards = Boards(self.source, is_lab=self.lab is not None)
 
     def application(self) -> web.Application:
         """All paths, behind the guards."""

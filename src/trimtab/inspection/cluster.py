@@ -52,6 +52,9 @@ KINDS: tuple[KindInfo, ...] = (
 
 INFO: Mapping[type[Any], KindInfo] = {each.model: each for each in KINDS}
 
+SCANNED: tuple[type[Any], ...] = (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod)
+"""The kinds that decisions scan in the snapshot."""
+
 
 def info_of(kind: type[Any]) -> KindInfo:
     """What is known about a kind."""
@@ -97,8 +100,7 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """The view that decisions scan."""
         snapshot = Snapshot()
-        kinds: tuple[type[Any], ...] = (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod)
-        for kind in kinds:
+        for kind in SCANNED:
             for each in self.all(kind):
                 snapshot.put(each)
         return snapshot

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from trimtab.api.apps import ReplicaSet, StatefulSet
-from trimtab.api.core import Namespace, ReplicationController, Service
-from trimtab.api.nodes import Node
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.workloads import CustomWorkload, ReplicaSetOwners
-from trimtab.inspection.cluster import Cluster, Gap, info_of
+from trimtab.inspection.cluster import SCANNED, Cluster, Gap, info_of
 from trimtab.kube.client import Client
 from trimtab.kube.components import run_informers
 from trimtab.kube.informers import Informer
@@ -32,8 +30,6 @@ Change = Callable[[Any, Any], None]
 _BY_CONTROLLER = "controller"
 _BY_NAMESPACE = "namespace"
 _ORPHANS = "orphans"
-_SNAPSHOT: tuple[type[Any], ...] = (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod)
-"""The kinds that decisions scan in the snapshot."""
 _SYNC = 0.05
 
 
@@ -109,7 +105,7 @@ class ClusterFollower:
         for kind in kinds:
             scope = namespace if Resource.of(kind).namespaced else ""
             self.informers[kind] = Informer(client, kind, namespace=scope, indexes=_indexes(kind))
-        for kind in _SNAPSHOT:
+        for kind in SCANNED:
             if kind in self.informers:
                 self._keep(kind, self.informers[kind])
 

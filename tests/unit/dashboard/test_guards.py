@@ -123,7 +123,7 @@ async def test_with_a_certificate_tls_is_served(tmp_path: Path) -> None:
     key.write_bytes(pair.key)
     trusting = ssl.create_default_context(cadata=authority.certificate.decode())
     listening = Listening(port=0, certificate=certificate, key=key)
-    server = DashboardServer(FileSource(web()), SETTINGS, listening, TokenAccess("right"))
+    server = DashboardServer(FileSource(web(), SETTINGS), SETTINGS, listening, TokenAccess("right"))
     async with server.served() as url, aiohttp.ClientSession() as session:
         assert url.startswith("https://127.0.0.1:")
         answer = await session.get(f"{url}api/state", headers={"Authorization": "Bearer right"}, ssl=trusting)
