@@ -5,7 +5,7 @@ GET /api/events?workload=&key=         the state, then its differences, as serve
 GET /api/state?workload=&key=          the state once
 GET /api/plan?workload=&replicas=      what `trimtab plan -o json` prints
 GET /api/rank?workload=                what `trimtab rank -o json` prints
-GET /api/explain?pod=                  what `trimtab explain -o json` prints, and a sentence of it
+GET /api/explain?pod=                  what `trimtab explain -o json` prints, and sentences of it
 POST /api/lab/{action}                 in the lab only
 
 Workloads are `namespace/Kind/name`, pods `namespace/name`.
@@ -120,7 +120,8 @@ class Handlers:
         if pod is None:
             raise web.HTTPNotFound(reason="there is no such pod")
         explained = explain_pod(cluster, pod, self._settings)
-        return _json({"sentence": explained.sentence(), "explanation": codec.to_tree(explained)})
+        answer = {"sentence": explained.sentence(), "placement": explained.placement_sentence()}
+        return _json({**answer, "explanation": codec.to_tree(explained)})
 
     def _asset(self, name: str) -> web.Response:
         found = self._assets.get(name)

@@ -70,7 +70,12 @@ async def test_ranks_and_explanations_are_those_of_the_commands() -> None:
         )
         found = await served.json("/api/explain?pod=default/web-1-00")
         expected = explain_pod(cluster, find_pod(cluster, "web-1-00", "default"), SETTINGS)
-        assert found == {"sentence": expected.sentence(), "explanation": codec.to_tree(expected)}
+        assert found == {
+            "sentence": expected.sentence(),
+            "placement": expected.placement_sentence(),
+            "explanation": codec.to_tree(expected),
+        }
+        assert found["placement"].startswith("a1 scores ")
         assert "web-1-00 on a1 (z1) goes " in found["sentence"]
         assert (await served.get("/api/explain?pod=default/none")).status == 404
 

@@ -69,14 +69,20 @@ function why(row) {
   const ask = async () => {
     try {
       const pod = `${row.namespace}/${row.subject.slice("Pod/".length)}`;
-      const { sentence, explanation } = await json("explain", { pod });
-      set(answer, "text", explanation.placement?.message ? `${sentence}. ${explanation.placement.message}` : sentence);
+      const { sentence, placement, explanation } = await json("explain", { pod });
+      set(answer, "text", row.sort === "placement" && placement ? `${placement}${because(explanation)}` : sentence);
     } catch (error) {
       set(answer, "text", error.message);
     }
   };
   const button = element("button", { type: "button", class: "quiet", text: "Why?", "aria-label": `Why? ${row.subject}`, onclick: ask });
   return [button, answer];
+}
+
+// The plugins that gave the node most of its score.
+function because(explanation) {
+  const scores = explanation.placement.scores.filter((each) => each.weighted > 0).sort((one, other) => other.weighted - one.weighted);
+  return scores.length ? `: ${scores.map((each) => `${each.plugin} ${each.weighted}`).join(", ")}` : "";
 }
 
 function distribution(each) {

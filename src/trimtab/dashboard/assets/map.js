@@ -107,8 +107,6 @@ export class MapView {
 
   explain(target) {
     const key = target.closest?.(".pod")?.dataset.key;
-    const text = target.closest?.("[data-said]")?.dataset.said;
-    if (text) this.say(text);
     if (!key || key === this.asked) return;
     this.asked = key;
     clearTimeout(this.timer);
@@ -136,6 +134,7 @@ export class MapView {
 
   say(text) {
     set(byId("explanation"), "text", text);
+    set(byId("explanation"), "data-said", true);
   }
 
   // Arrow keys move between pods; Home and End go to the first and the last.
