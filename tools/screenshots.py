@@ -1,8 +1,9 @@
 """Takes the pictures of the dashboard, and records its animation, from real labs: `make screenshots`.
 
-Two labs are taken through the same story with kubectl: 20 pods on two zones, a third zone, 30 pods, 20 again. In one
-Trimtab runs; in the other only its scheduler, so that the controllers act as in any cluster. What is drawn is what the
-two dashboards show. With `--control-plane DIR` the labs run on these Kubernetes binaries.
+Two labs are taken through the same story with kubectl: 20 pods on two zones, a third zone, 30 pods, 20 again. With
+`--control-plane DIR` they run on these Kubernetes binaries, and in the first nothing of Trimtab runs: kube-scheduler
+places pods, kube-controller-manager deletes them. Without it they are embedded labs, and the first has Trimtab's
+scheduler, which they need. What is drawn is what the two dashboards show.
 """
 
 from __future__ import annotations
@@ -38,12 +39,24 @@ _STYLE = """text => {
   sheet.replaceSync(text);
   document.adoptedStyleSheets = [sheet];
 }"""
+SUBSETS = Path(__file__).parents[1] / "tests" / "browser" / "subsets.yaml"
+SHOWN = {
+    "workloads": "tr[data-key='default/Deployment/shop'] td:has-text('10/10')",
+    "decisions": '[data-sort="scale-down"]',
+    "topologies": '[data-key="default/shop"] [aria-label*="Guaranteed"]',
+    "lab": "#lab-result[data-state=done]",
+}
+"""What each view must have before its picture is taken."""
 _AGE = 45.0
 """Seconds until the first pods are old: ages are compared by their logarithm."""
 _FRAME = 0.35
 _SHOWN = 450
 """Milliseconds for which a frame of the animation is shown; the last of each step longer."""
 _LAST = 2600
+_RESULT = 5000
+"""For how long the last frame is shown."""
+_SETTLED = 1500
+"""Milliseconds until a view has what has just happened."""
 _WIDTH, _HEIGHT = 560, 360
 _TITLE = 64
 
@@ -77,15 +90,26 @@ def main() -> None:
     real = ("--control-plane", arguments.control_plane) if arguments.control_plane else ()
     with sync_playwright() as playwright, ExitStack() as stack:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        stock = stack.enter_context(_lab("--component", "scheduler", *real))
+        stock = stack.enter_context(_lab("--no-product", *real) if real else _lab("--component", "scheduler"))
         trimtab = stack.enter_context(_lab(*real))
         sides = [
-            Recording("Kubernetes alone", stock, _page(browser, stock.url, compact=True)),
+            Recording(f"Kubernetes {_version(stock)} alone", stock, _page(browser, stock.url, compact=True)),
             Recording("with Trimtab", trimtab, _page(browser, trimtab.url, compact=True)),
         ]
         _play(sides, browser)
         _animate(sides, FOLDER / "scale-down.gif")
         browser.close()
+
+
+def _version(lab: Lab) -> str:
+    """The version of Kubernetes that a lab has, or resembles."""
+    found: str = json.loads(lab.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
+    return found.removeprefix("v").partition("+")[0]
+
+
+def _left(page: Page) -> str:
+    """The pods in each domain, as a page shows them."""
+    return "/".join(page.locator("article.domain .count").all_inner_texts())
 
 
 @contextmanager
@@ -132,6 +156,8 @@ def _play(sides: list[Recording], browser: Browser) -> None:
         side.step()
         side.lab.kubectl("scale", "deployment/web", "--replicas=20")
     _record(sides, 20)
+    for side in sides:
+        print(f"{side.title}: {_left(side.page)}")  # noqa: T201 - for people
     _results(browser, sides[1].lab)
 
 
@@ -183,11 +209,18 @@ def _pictures(browser: Browser, lab: Lab) -> None:
 def _results(browser: Browser, lab: Lab) -> None:
     """The tables after the scale-down."""
     page = _page(browser, lab.url)
-    for tab in ("workloads", "decisions", "lab"):
+    for tab in ("decisions", "workloads", "lab", "topologies"):
+        if tab == "workloads":
+            lab.kubectl("apply", "-f", str(SUBSETS))
+            lab.kubectl("scale", "deployment/shop", "--replicas=10")
         page.locator(f'[data-tab="{tab}"]').click()
         page.wait_for_selector(f"#{tab}:not([hidden])")
-        if tab == "decisions":
-            page.wait_for_selector('[data-sort="scale-down"]')
+        if tab == "lab":
+            page.locator("#lab-workload").select_option(WEB)
+            page.locator("#lab-replicas").fill("12")
+            page.locator('[data-action="scale"]').click()
+        page.wait_for_selector(SHOWN[tab], state="attached")
+        page.wait_for_timeout(_SETTLED)
         page.screenshot(path=FOLDER / f"{tab}-light.png")
     page.close()
 
@@ -204,6 +237,7 @@ def _animate(sides: list[Recording], path: Path) -> None:
             images = [step[min(at, len(step) - 1)] for step in steps]
             frames.append(_frame([side.title for side in sides], caption, images))
             times.append(_LAST if at == length - 1 else _SHOWN)
+    times[-1] = _RESULT
     palette = frames[-1].quantize(64)
     drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     drawn[0].save(path, save_all=True, append_images=drawn[1:], duration=times, loop=0, optimize=True)

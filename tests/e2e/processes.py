@@ -42,7 +42,7 @@ from trimtab_lab import provisioning
 from trimtab_lab.controlplane import accounts
 from trimtab_lab.supervisor import find_free_port
 
-WEBHOOKS, CONTROLLERS, SCHEDULER = "webhooks", "controllers", "scheduler"
+WEBHOOKS, CONTROLLERS, SCHEDULER, DASHBOARD = "webhooks", "controllers", "scheduler", "dashboard"
 PATIENCE = 60.0
 LOOPBACK = "127.0.0.0/8"
 """Where the pods of tests answer probes."""
@@ -61,7 +61,7 @@ class Trimtab:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the namespaces about which the webhooks are called; all that are managed, if empty."""
     ports: Mapping[str, int] = field(
-        default_factory=lambda: {name: find_free_port() for name in (WEBHOOKS, CONTROLLERS, SCHEDULER)}
+        default_factory=lambda: {name: find_free_port() for name in (WEBHOOKS, CONTROLLERS, SCHEDULER, DASHBOARD)}
     )
     kubeconfigs: dict[str, Path] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)

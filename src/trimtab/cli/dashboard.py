@@ -124,7 +124,7 @@ async def _opened(source: Source, settings: Settings) -> AsyncIterator[ClusterSo
     from trimtab.inspection.following import ClusterFollower
 
     if source.snapshot is not None:
-        yield FileSource(files.load(source.snapshot))
+        yield FileSource(files.load(source.snapshot), settings)
         return
     endpoint = source.endpoint()
     async with client_of(endpoint) as client:
@@ -149,8 +149,8 @@ def _access(options: _Options) -> tuple[Access, str]:
 
     if options.token_file is not None:
         token = options.token_file.read_text().strip()
-        if not token:
-            raise InvalidError("--token-file", f"{options.token_file} is empty; write a token into it")
+        if not token or not token.isascii():
+            raise InvalidError("--token-file", f"{options.token_file} is empty or not ASCII; write a token into it")
         return TokenAccess(token), ""
     if is_loopback(options.host):
         return OpenAccess(), ""

@@ -74,15 +74,7 @@ def _render_placement(found: PodExplanation) -> None:
         return
     line()
     title("where it is" if found.node else "where it would go")
-    if not found.node:
-        line(placement.message)
-    elif placement.total is None:
-        line(
-            f"{found.node} is {'the only node it may go to' if placement.node == found.node else 'no longer feasible'}"
-        )
-    else:
-        rivals = "" if placement.node == found.node else f"; {placement.node} would be chosen now"
-        line(f"{found.node} scores {placement.total} now{rivals}")
+    line(found.placement_sentence())
     render_scores(placement.scores)
     render_groups(placement.others)
 

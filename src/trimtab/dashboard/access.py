@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
@@ -25,6 +25,10 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import Resource, untyped
 
+T = TypeVar("T")
+
+MOST_VIEWERS = 200
+"""How many streams may be open at once."""
 VALID_SECONDS = 30.0
 """For how many seconds an answer of the API server counts."""
 _REMEMBERED = 1000
@@ -44,6 +48,8 @@ class Access(Protocol):
     """Decides what a caller may see."""
 
     needs_token: bool
+    most_streams: int
+    """How many streams callers with the same token may have open."""
 
     async def rights(self, token: str) -> Rights:
         """What the caller with this token may see. Raises UnauthenticatedError."""
@@ -54,6 +60,7 @@ class OpenAccess:
     """Everyone who can connect sees everything: for loopback only."""
 
     needs_token = False
+    most_streams = MOST_VIEWERS
 
     async def rights(self, token: str) -> Rights:  # noqa: ARG002 - the interface
         """Everything."""
@@ -64,6 +71,7 @@ class TokenAccess:
     """Whoever has the token sees everything."""
 
     needs_token = True
+    most_streams = MOST_VIEWERS
 
     def __init__(self, token: str) -> None:
         if not token:
@@ -83,10 +91,13 @@ class ClusterAccess:
     """Users of the API server see what they may list."""
 
     needs_token = True
+    most_streams = 20
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._known: dict[bytes, tuple[int, Rights | None]] = {}
+        self._known: dict[bytes, tuple[int, Rights]] = {}
+        self._refused: dict[bytes, int] = {}
+        """Until when tokens are refused; apart, so that made-up tokens do not displace those of users."""
         self._slots = asyncio.Semaphore(_CONCURRENT)
 
     async def rights(self, token: str) -> Rights:
@@ -96,21 +107,26 @@ class ClusterAccess:
         key = hashlib.sha256(token.encode()).digest()
         now = self._client.clock.monotonic()
         until, rights = self._known.get(key, (0, None))
-        if until <= now:
-            rights = await self._asked(token) if len(token) <= _LONGEST else None
-            self._remember(key, now + round(VALID_SECONDS * SECOND), rights)
+        if until <= now or rights is None:
+            is_refused = len(token) > _LONGEST or self._refused.get(key, 0) > now
+            rights = None if is_refused else await self._reviewed(token, key, now + round(VALID_SECONDS * SECOND))
         if rights is None:
             raise UnauthenticatedError("the API server does not accept the token")
         return rights
 
-    def _remember(self, key: bytes, until: int, rights: Rights | None) -> None:
-        self._known.pop(key, None)
-        self._known[key] = (until, rights)
-        while len(self._known) > _REMEMBERED:
-            del self._known[next(iter(self._known))]
+    async def _reviewed(self, token: str, key: bytes, until: int) -> Rights | None:
+        """Ask the API server, and remember the answer."""
+        rights = await self._asked(token)
+        if rights is None:
+            self._known.pop(key, None)
+            _remember(self._refused, key, until)
+        else:
+            _remember(self._known, key, (until, rights))
+        return rights
 
     async def _asked(self, token: str) -> Rights | None:
-        review = await self._client.create(TOKEN_REVIEWS, _review(TOKEN_REVIEWS, {"token": token}))
+        async with self._slots:
+            review = await self._client.create(TOKEN_REVIEWS, _review(TOKEN_REVIEWS, {"token": token}))
         status = review.get("status") or {}
         if status.get("authenticated") is not True or status.get("error"):
             return None
@@ -155,6 +171,14 @@ class ClusterAccess:
             review = await self._client.create(ACCESS_REVIEWS, _review(ACCESS_REVIEWS, spec))
         status = review.get("status") or {}
         return status.get("allowed") is True and status.get("denied") is not True
+
+
+def _remember(known: dict[bytes, T], key: bytes, value: T) -> None:
+    """Add an entry as the newest; the oldest ones go."""
+    known.pop(key, None)
+    known[key] = value
+    while len(known) > _REMEMBERED:
+        del known[next(iter(known))]
 
 
 def _is_namespaced(info: KindInfo) -> bool:

@@ -1,8 +1,9 @@
 """Boards: the state of each view, shared by its viewers and kept current while it has any.
 
 A view is what one caller looks at: its rights, the workload that it has chosen, and the key that nodes are grouped by.
-Without viewers nothing is computed. After a change every board is built again, at most some times a second; the rows
-that stay the same are shared with the state before (see `differences`).
+Without viewers nothing is computed. After a change every board is built again, at most some times a second, and less
+often where that takes long: boards never keep the process busy for more than a part of the time. Rows that stay the
+same are shared with the state before (see `differences`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.dashboard.decisions import DecisionRow
 from trimtab.dashboard.differences import State, settled
 from trimtab.dashboard.overview_cache import OverviewCache, owner_key
-from trimtab.dashboard.rights import EVERYTHING, Rights, visible
+from trimtab.dashboard.rights import EVERYTHING, Rights
 from trimtab.dashboard.rows import (
     LISTED,
     StatusRow,
@@ -31,13 +32,12 @@ from trimtab.dashboard.rows import (
 from trimtab.dashboard.sources import ClusterSource
 from trimtab.inspection.cluster import INFO, Cluster, Workload
 from trimtab.inspection.overviews import pods_under, topology_overview
-from trimtab.inspection.settings import Settings
 from trimtab.kube.clocks import SECOND
 
 TICK = 0.25
 """Seconds between two states of a board."""
-RESTRICTED_TICK = 2.0
-"""The same for callers who may not see everything: their part of the cluster is put together each time."""
+REST = 3.0
+"""How many times as long as building the boards took nothing is built."""
 _IDLE = 10.0
 """Seconds after which boards are built again without a change: ages decide, too."""
 _KINDS = {model.__name__: model for model in INFO}
@@ -58,11 +58,8 @@ class Board:
     """The state of one view."""
 
     view: View
-    cache: OverviewCache
     state: State = field(default_factory=dict)
     viewers: int = 0
-    built: int = 0
-    """When it was built last, by the monotonic clock."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def replace(self, state: State) -> None:
@@ -78,13 +75,10 @@ class Board:
 class Boards:
     """All boards of a server."""
 
-    def __init__(self, source: ClusterSource, settings: Settings, *, is_lab: bool = False) -> None:
+    def __init__(self, source: ClusterSource, *, is_lab: bool = False) -> None:
         self._source = source
-        self._settings = settings
         self._is_lab = is_lab
         self._boards: dict[View, Board] = {}
-        self._shared = OverviewCache(settings)
-        """The overviews that callers who may see everything share."""
 
     @property
     def viewers(self) -> int:
@@ -96,8 +90,9 @@ class Boards:
         """The board of a view, while someone looks at it."""
         board = self._boards.get(view)
         if board is None:
-            board = self._boards[view] = Board(view, self._cache_for(view))
-            self._build(board)
+            board = self._boards[view] = Board(view)
+            if self._build(board):
+                self._source.changed.set()
         board.viewers += 1
         try:
             yield board
@@ -108,10 +103,9 @@ class Boards:
 
     def state(self, view: View) -> State:
         """The state of a view at this moment, without looking at it any longer."""
-        board = Board(view, self._cache_for(view))
-        self._build(board)
-        while board.cache.is_behind:
-            self._build(board)
+        board = Board(view)
+        while self._build(board):
+            pass
         return board.state
 
     async def run(self) -> None:
@@ -121,29 +115,27 @@ class Boards:
                 async with asyncio.timeout(_IDLE):
                     await self._source.changed.wait()
             self._source.changed.clear()
-            self._refresh()
-            await self._source.clock.sleep(TICK)
+            busy = await self._refresh()
+            await self._source.clock.sleep(max(TICK, REST * busy))
 
-    def _cache_for(self, view: View) -> OverviewCache:
-        return self._shared if view.rights.everything else OverviewCache(self._settings)
-
-    def _refresh(self) -> None:
-        now = self._source.clock.monotonic()
-        for board in self._boards.values():
-            if not board.view.rights.everything and now - board.built < RESTRICTED_TICK * SECOND:
+    async def _refresh(self) -> float:
+        """Build every board, other work in between; the seconds that building took."""
+        busy = 0
+        for board in list(self._boards.values()):
+            started = self._source.clock.monotonic()
+            if self._build(board):
                 self._source.changed.set()
-                continue
-            self._build(board)
-            if board.cache.is_behind:
-                self._source.changed.set()
+            busy += self._source.clock.monotonic() - started
+            await asyncio.sleep(0)
+        return busy / SECOND
 
-    def _build(self, board: Board) -> None:
-        view, cache = board.view, board.cache
-        board.built = self._source.clock.monotonic()
-        cluster = visible(self._source.now(), view.rights)
-        everything, keys = self._source.stale.take() if view.rights.everything else (True, [])
-        cache.update(cluster, everything, keys)
-        board.replace(self._state(cluster, view, cache))
+    def _build(self, board: Board) -> bool:
+        """Build a board from what is now; whether some overviews are still to be computed."""
+        part = self._source.parts.of(board.view.rights)
+        cluster = part.now()
+        part.overviews.update(cluster, *part.stale.take())
+        board.replace(self._state(cluster, board.view, part.overviews))
+        return part.overviews.is_behind
 
     def _state(self, cluster: Cluster, view: View, cache: OverviewCache) -> State:
         chosen = find_workload(cluster, view.workload)
@@ -171,7 +163,7 @@ class Boards:
             "status": {"cluster": status},
             "nodes": node_rows(cluster, view.topology_key, chosen_pods),
             "pods": pod_rows(listed, places),
-            "workloads": _workloads(cache, self._source.decisions.last_scale_downs(cluster)),
+            "workloads": _workloads(cache, self._source.decisions.last_scale_downs(cluster, view.rights)),
             "decisions": self._source.decisions.rows(cluster, view.rights),
             "topologies": {
                 f"{each.metadata.namespace}/{each.metadata.name}": topology_overview(cluster, each)

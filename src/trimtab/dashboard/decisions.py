@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from trimtab.api import times
 from trimtab.api.annotations import subset_annotations
 from trimtab.api.model import Model
@@ -89,21 +91,26 @@ class DecisionLog:
 
     def rows(self, cluster: Cluster, rights: Rights) -> Mapping[str, DecisionRow]:
         """The decisions that a caller may see, by an identifier that orders them."""
-        found = {key: row for rows in self._rows.values() for key, row in rows.items() if _is_visible(row, rights)}
+        found = {
+            key: _without_domains(row, rights)
+            for rows in self._rows.values()
+            for key, row in rows.items()
+            if _is_visible(row, rights)
+        }
         seen = {(row.time, row.namespace, row.subject) for row in found.values()}
         recorded = {
             key: row for key, row in _of_policies(cluster) if (row.time, row.namespace, row.subject) not in seen
         }
         return {**recorded, **found}
 
-    def last_scale_downs(self, cluster: Cluster) -> Mapping[tuple[str, str], DecisionRow]:
-        """The last scale-down of each workload, by namespace and `Kind/name`."""
+    def last_scale_downs(self, cluster: Cluster, rights: Rights) -> Mapping[tuple[str, str], DecisionRow]:
+        """The last scale-down of each workload that a caller may see, by namespace and `Kind/name`."""
         recorded: dict[tuple[str, str], DecisionRow] = {}
         for _, row in _of_policies(cluster):
             known = recorded.get((row.namespace, row.subject))
             if known is None or known.time < row.time:
                 recorded[row.namespace, row.subject] = row
-        return recorded | self._last
+        return recorded | {key: _without_domains(row, rights) for key, row in self._last.items()}
 
     def _add(self, row: DecisionRow) -> None:
         self._number += 1
@@ -139,6 +146,14 @@ def _distributed(record: ObservedScaleDown) -> Iterator[Distributed]:
 def _is_visible(row: DecisionRow, rights: Rights) -> bool:
     plural = _PLURALS.get(row.subject.partition("/")[0], "")
     return rights.allows("pods", row.namespace) and rights.allows(plural, row.namespace)
+
+
+def _without_domains(row: DecisionRow, rights: Rights) -> DecisionRow:
+    """The row for a caller: domains are labels of nodes, which not everyone may list."""
+    if row.sort != "scale-down" or rights.allows("nodes"):
+        return row
+    size = row.sentence.partition(":")[0]
+    return msgspec.structs.replace(row, sentence=f"{size}: {row.result}", distributions=())
 
 
 def _of_policies(cluster: Cluster) -> Iterator[tuple[str, DecisionRow]]:

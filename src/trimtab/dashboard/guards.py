@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from trimtab.api import codec
@@ -86,6 +87,17 @@ def failure(status: int, text: str) -> web.Response:
     return web.Response(status=status, body=codec.encode({"error": text}), content_type="application/json")
 
 
+class WithoutContent(logging.Filter):
+    """Leaves the content of malformed requests out of the log: it may be a token."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep every record, without the error that quotes the request."""
+        if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
+            record.exc_info = None
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        return True
+
+
 def guards(access: Access, names: Collection[str]) -> list[Middleware]:
     """The middlewares, the outermost first."""
 
@@ -125,9 +137,9 @@ def guards(access: Access, names: Collection[str]) -> list[Middleware]:
 
 
 def bearer(request: web.Request) -> str:
-    """The token of a request; empty where it has none."""
+    """The token of a request; empty where it has none, or one with characters that no token has."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 
 async def add_headers(_: web.Request, response: web.StreamResponse) -> None:

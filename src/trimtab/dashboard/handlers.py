@@ -5,7 +5,7 @@ GET /api/events?workload=&key=         the state, then its differences, as serve
 GET /api/state?workload=&key=          the state once
 GET /api/plan?workload=&replicas=      what `trimtab plan -o json` prints
 GET /api/rank?workload=                what `trimtab rank -o json` prints
-GET /api/explain?pod=                  what `trimtab explain -o json` prints, and a sentence of it
+GET /api/explain?pod=                  what `trimtab explain -o json` prints, and sentences of it
 POST /api/lab/{action}                 in the lab only
 
 Workloads are `namespace/Kind/name`, pods `namespace/name`.
@@ -14,6 +14,7 @@ Workloads are `namespace/Kind/name`, pods `namespace/name`.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
@@ -25,11 +26,10 @@ from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
-from trimtab.dashboard.access import Access, UnauthenticatedError
+from trimtab.dashboard.access import MOST_VIEWERS, Access, UnauthenticatedError
 from trimtab.dashboard.boards import Board, Boards, View, find_workload
 from trimtab.dashboard.differences import State, difference
 from trimtab.dashboard.guards import RIGHTS, bearer, failure
-from trimtab.dashboard.rights import visible
 from trimtab.dashboard.sources import ClusterSource
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.explanations import explain_pod
@@ -38,9 +38,10 @@ from trimtab.inspection.ranks import rank_workload
 from trimtab.inspection.settings import Settings
 from trimtab.kube.errors import KubeError
 
-MOST_VIEWERS = 200
 KEEP_ALIVE = 15.0
 """Seconds without a difference after which a viewer is sent an empty comment, and its rights are checked again."""
+SLOWEST = 60.0
+"""Seconds in which a viewer must have read what is sent."""
 _LONGEST = 512
 """Characters of a query parameter."""
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -55,6 +56,8 @@ class Handlers:
         self._settings = settings
         self._access = access
         self._assets = read_assets()
+        self._open: Counter[str] = Counter()
+        """How many streams each token has open."""
 
     async def page(self, _: web.Request) -> web.Response:
         """The page."""
@@ -65,21 +68,30 @@ class Handlers:
         return self._asset(request.match_info["name"])
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """The state of a view and its differences, until the viewer leaves or loses its rights."""
-        if self._boards.viewers >= MOST_VIEWERS:
-            return failure(503, f"there are {MOST_VIEWERS} viewers already; close a page, or try again later")
+        """The state of a view and its differences, until the viewer leaves, stops reading or loses its rights."""
+        caller = bearer(request)
+        if self._boards.viewers >= MOST_VIEWERS or self._open[caller] >= self._access.most_streams:
+            return failure(503, "too many pages are open already; close one, or try again later")
+        self._open[caller] += 1
+        try:
+            return await self._send(request)
+        finally:
+            self._open[caller] -= 1
+            self._open += Counter()  # callers without a page are forgotten
+
+    async def _send(self, request: web.Request) -> web.StreamResponse:
+        """Send the whole state, and differences as they come. Rights are checked before anything is sent."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         with suppress(ConnectionError):
             async with self._boards.joined(_view(request)) as board:
                 await response.prepare(request)
-                sent = board.state
-                await response.write(_event("state", sent))
+                sent: State | None = None
                 while await self._is_still_allowed(request):
-                    await _wait_changed(board, sent)
                     current = board.state
-                    found = difference(sent, current)
-                    await response.write(_event("change", found) if found else b": still here\n\n")
+                    if not await _is_taken(request, response, _message(sent, current)):
+                        break
                     sent = current
+                    await _wait_changed(board, sent)
         return response
 
     async def state(self, request: web.Request) -> web.Response:
@@ -108,7 +120,8 @@ class Handlers:
         if pod is None:
             raise web.HTTPNotFound(reason="there is no such pod")
         explained = explain_pod(cluster, pod, self._settings)
-        return _json({"sentence": explained.sentence(), "explanation": codec.to_tree(explained)})
+        answer = {"sentence": explained.sentence(), "placement": explained.placement_sentence()}
+        return _json({**answer, "explanation": codec.to_tree(explained)})
 
     def _asset(self, name: str) -> web.Response:
         found = self._assets.get(name)
@@ -117,7 +130,7 @@ class Handlers:
         return web.Response(body=found, content_type=_TYPES[name[name.rindex(".") :]], charset="utf-8")
 
     def _cluster(self, request: web.Request) -> Cluster:
-        return visible(self._source.now(), request[RIGHTS])
+        return self._source.parts.of(request[RIGHTS]).now()
 
     async def _is_still_allowed(self, request: web.Request) -> bool:
         """Whether the caller's rights are what they were; if not, the stream ends and the page connects again."""
@@ -125,6 +138,26 @@ class Handlers:
             return await self._access.rights(bearer(request)) == request[RIGHTS]
         except (UnauthenticatedError, KubeError):
             return False
+
+
+async def _is_taken(request: web.Request, response: web.StreamResponse, message: bytes) -> bool:
+    """Send something; false where the viewer does not read it. Such a connection is cut, with all that waits in it."""
+    try:
+        async with asyncio.timeout(SLOWEST):
+            await response.write(message)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        return False
+    return True
+
+
+def _message(sent: State | None, current: State) -> bytes:
+    """The whole state at first, then what has changed since; without a change, a comment."""
+    if sent is None:
+        return _event("state", current)
+    found = difference(sent, current)
+    return _event("change", found) if found else b": still here\n\n"
 
 
 async def _wait_changed(board: Board, sent: State) -> None:

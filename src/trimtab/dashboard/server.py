@@ -7,6 +7,7 @@ objects travel over the network, and callers must authenticate.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from trimtab.admission.certificates import FileCertificates
 from trimtab.api.errors import InvalidError
 from trimtab.dashboard.access import Access
 from trimtab.dashboard.boards import Boards
-from trimtab.dashboard.guards import add_headers, guards, is_loopback
+from trimtab.dashboard.guards import WithoutContent, add_headers, guards, is_loopback
 from trimtab.dashboard.handlers import Handlers
 from trimtab.dashboard.lab_controls import LabControls
 from trimtab.dashboard.sources import ClusterSource
@@ -26,6 +27,8 @@ from trimtab.inspection.settings import Settings
 from trimtab.kube.clocks import Clock, cancel
 
 PORT = 10280
+_requests = logging.getLogger(f"{__name__}.requests")
+_requests.addFilter(WithoutContent())
 _STOP = 1.0
 """Seconds that open streams have to end when the server stops."""
 
@@ -83,7 +86,7 @@ class DashboardServer:
     boards: Boards = field(init=False)
 
     def __post_init__(self) -> None:
-        self.boards = Boards(self.source, self.settings, is_lab=self.lab is not None)
+        self.boards = Boards(self.source, is_lab=self.lab is not None)
 
     def application(self) -> web.Application:
         """All paths, behind the guards."""
@@ -110,7 +113,7 @@ class DashboardServer:
         """Serve until the block ends; yields the address. The source is to run beside it."""
         self.listening.check(is_authenticated=self.access.needs_token)
         certificates = self.listening.certificates(self.source.clock)
-        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_STOP)
+        runner = web.AppRunner(self.application(), access_log=None, logger=_requests, shutdown_timeout=_STOP)
         await runner.setup()
         tasks = [asyncio.ensure_future(self.boards.run())]
         tasks += [] if certificates is None else [asyncio.ensure_future(certificates.run())]

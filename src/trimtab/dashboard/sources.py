@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from trimtab.api.apps import ReplicaSet
 from trimtab.dashboard.decisions import DecisionLog
-from trimtab.dashboard.overview_cache import StaleWorkloads
+from trimtab.dashboard.parts import Parts
 from trimtab.inspection.cluster import Cluster
 from trimtab.inspection.following import ClusterFollower
 from trimtab.inspection.observing import FOLLOWED, ObservedScaleDown, ScaleDownObserver
@@ -19,7 +18,8 @@ class ClusterSource(Protocol):
     """Where the cluster comes from."""
 
     decisions: DecisionLog
-    stale: StaleWorkloads
+    parts: Parts
+    """What callers see, by their rights."""
     changed: asyncio.Event
     """Set when something changes; whoever shows it clears it."""
     clock: Clock
@@ -28,10 +28,6 @@ class ClusterSource(Protocol):
     @property
     def problems(self) -> list[str]:
         """Why what is shown may be out of date."""
-        ...
-
-    def now(self) -> Cluster:
-        """The cluster at this moment."""
         ...
 
     async def run(self) -> None:
@@ -48,21 +44,16 @@ class FileSource:
 
     is_live = False
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self.clock: Clock = SystemClock()
         self.decisions = DecisionLog()
         self.changed = asyncio.Event()
-        self.stale = StaleWorkloads(lambda namespace, name: cluster.find(ReplicaSet, namespace, name))
+        self.parts = Parts(lambda: cluster, settings, self.clock)
 
     @property
     def problems(self) -> list[str]:
         """None: a file is as it is."""
         return []
-
-    def now(self) -> Cluster:
-        """The cluster as it was."""
-        return self._cluster
 
     async def run(self) -> None:
         """Wait until cancelled."""
@@ -82,7 +73,7 @@ class LiveSource:
         self.clock = follower.client.clock
         self.decisions = DecisionLog(follower.client.server_time.now)
         self.changed = asyncio.Event()
-        self.stale = StaleWorkloads(lambda namespace, name: self.now().find(ReplicaSet, namespace, name))
+        self.parts = Parts(follower.now, settings, self.clock)
         kinds = [kind for kind in FOLLOWED if kind in follower.caches]
         self._observer = ScaleDownObserver(
             follower.client, settings, self._observed, namespace=namespace, kinds=kinds, caches=follower.caches
@@ -99,10 +90,6 @@ class LiveSource:
     def synced(self) -> bool:
         """Whether the first lists are complete."""
         return self._follower.synced
-
-    def now(self) -> Cluster:
-        """The cluster at this moment."""
-        return self._follower.now()
 
     async def run(self) -> None:
         """Follow the cluster and its scale-downs until cancelled; an error of either ends both."""
@@ -127,7 +114,7 @@ class LiveSource:
     def _note(self, old: Any, new: Any) -> None:
         if self._is_noting:
             self.decisions.note(old, new)
-        if self.stale.note(old, new):
+        if self.parts.note(old, new):
             self.changed.set()
 
     def _observed(self, record: ObservedScaleDown) -> None:

@@ -17,7 +17,7 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.workloads import CustomWorkload, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.ranking.explicit import annotated_rank, owner_key
-from trimtab.snapshot import Snapshot
+from trimtab.snapshot import MIRRORED, Snapshot
 
 T = TypeVar("T")
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | CustomWorkload
@@ -97,8 +97,7 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """The view that decisions scan."""
         snapshot = Snapshot()
-        kinds: tuple[type[Any], ...] = (Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet, Pod)
-        for kind in kinds:
+        for kind in MIRRORED:
             for each in self.all(kind):
                 snapshot.put(each)
         return snapshot

@@ -83,6 +83,19 @@ class PodExplanation(Model, omit_defaults=False):
     notes: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
+    def placement_sentence(self) -> str:
+        """Why its node, as a scheduler would decide now; empty where that is not known."""
+        placed = self.placement
+        if placed is None:
+            return ""
+        if not self.node:
+            return placed.message
+        if placed.total is None:
+            only = "the only node it may go to" if placed.node == self.node else "no longer feasible"
+            return f"{self.node} is {only}"
+        rival = "" if placed.node == self.node else f"; {placed.node} would be chosen now"
+        return f"{self.node} scores {placed.total} now{rival}"
+
     def sentence(self) -> str:
         """Where it is and when it goes, in one sentence."""
         domain = next((f" ({domain})" for domain in self.domains.values() if domain), "")

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -36,7 +36,7 @@ from trimtab.snapshot.terms import TermBook
 Group = Service | ReplicationController | ReplicaSet | StatefulSet | CloneSet
 """Services and workloads, from whose selectors default constraints take theirs."""
 Watched = Pod | Node | Namespace | Group
-MIRRORED = (Pod, Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
+MIRRORED: tuple[type[Any], ...] = (Pod, Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
 """The kinds that decisions about existing pods scan. Placement also takes selectors from CloneSets."""
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
 

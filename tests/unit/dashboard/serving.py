@@ -83,7 +83,7 @@ async def dashboard(
     lab: LabControls | None = None,
 ) -> AsyncIterator[Dashboard]:
     """Serve a cluster."""
-    shown = FileSource(source) if isinstance(source, Cluster) else source
+    shown = FileSource(source, SETTINGS) if isinstance(source, Cluster) else source
     server = DashboardServer(shown, SETTINGS, Listening(names=names), access or OpenAccess(), lab)
     tasks = [asyncio.ensure_future(shown.run()), asyncio.ensure_future(server.boards.run())]
     client: TestClient[Any, Any] = TestClient(TestServer(server.application()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,35 @@ async def test_answers_count_for_a_while_only() -> None:
     reviewer.is_authenticated = False
     with pytest.raises(UnauthenticatedError):
         await checked.rights("good")
+
+
+async def test_made_up_tokens_do_not_displace_those_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are tried."""
+    monkeypatch.setattr("trimtab.dashboard.access._REMEMBERED", 3)
+    checked, reviewer, _ = access(lambda *_: True)
+    await checked.rights("good")
+    for number in range(5):
+        with pytest.raises(UnauthenticatedError):
+            await checked.rights(f"bad-{number}")
+    asked = len(reviewer.reviews)
+    await checked.rights("good")
+    with pytest.raises(UnauthenticatedError):
+        await checked.rights("bad-4")
+    assert len(reviewer.reviews) == asked
+
+
+async def test_one_caller_cannot_take_every_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others still connect, and a closed page makes room."""
+    monkeypatch.setattr(ClusterAccess, "most_streams", 1)
+    checked, _, _ = access(lambda *_: True)
+    async with dashboard(three_zones().build(), access=checked) as served:
+        async with served.events(Authorization="Bearer good") as events:
+            await events.next()
+            assert (await served.get("/api/events", Authorization="Bearer good")).status == 503
+        while served.server.boards.viewers:
+            await asyncio.sleep(0)
+        async with served.events(Authorization="Bearer good") as events:
+            await events.next()
 
 
 async def test_a_caller_is_shown_only_what_it_may_list() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import ssl
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -123,7 +126,7 @@ async def test_with_a_certificate_tls_is_served(tmp_path: Path) -> None:
     key.write_bytes(pair.key)
     trusting = ssl.create_default_context(cadata=authority.certificate.decode())
     listening = Listening(port=0, certificate=certificate, key=key)
-    server = DashboardServer(FileSource(web()), SETTINGS, listening, TokenAccess("right"))
+    server = DashboardServer(FileSource(web(), SETTINGS), SETTINGS, listening, TokenAccess("right"))
     async with server.served() as url, aiohttp.ClientSession() as session:
         assert url.startswith("https://127.0.0.1:")
         answer = await session.get(f"{url}api/state", headers={"Authorization": "Bearer right"}, ssl=trusting)
@@ -155,3 +158,20 @@ async def test_the_dashboard_takes_no_requests_that_change_anything() -> None:
         assert answer.status == 405
         answer = await served.client.post("/api/state", headers={"Origin": "https://evil.example.com"})
         assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    "header", [b"Authorization: Bearer right\x00", b"Auth orization: Bearer right", b"Authorization: Bearer \xff\xfe"]
+)
+async def test_a_malformed_header_is_refused_and_not_logged(header: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """It may have a token in it."""
+    caplog.set_level(logging.DEBUG)
+    server = DashboardServer(FileSource(web(), SETTINGS), SETTINGS, Listening(port=0), TokenAccess("right"))
+    async with server.served() as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.write(b"GET /api/state HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + header + b"\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    assert answer.split(b" ")[1] in (b"400", b"401")
+    assert b"zone" not in answer
+    assert "right" not in caplog.text

@@ -16,6 +16,7 @@ from trimtab.api.annotations import SUBSET, TOPOLOGY
 from trimtab.api.documents import JSON
 from trimtab.dashboard.boards import View
 from trimtab.dashboard.differences import applied
+from trimtab.dashboard.rights import EVERYTHING, Rights
 from trimtab.dashboard.sources import LiveSource
 from trimtab.inspection import reading
 from trimtab.inspection.cluster import Cluster
@@ -126,12 +127,13 @@ async def test_a_heartbeat_of_a_node_is_no_change() -> None:
     """Five thousand nodes send one every few seconds."""
     async with watched() as stage:
         (tree,) = (each for each in stage.server.objects("nodes") if each["metadata"]["name"] == "a")
-        before = stage.source.now()
+        part = stage.source.parts.of(EVERYTHING)
+        before = part.now()
         beating = {**tree, "status": {**tree["status"], "conditions": tree["status"].get("conditions", [])}}
         found = codec.convert(beating, type(before.snapshot.node("a")))
-        assert stage.source.stale.note(before.snapshot.node("a"), found) is False
+        assert part.note(before.snapshot.node("a"), found) is False
         cordoned = codec.convert({**tree, "spec": {**tree.get("spec", {}), "unschedulable": True}}, type(found))
-        assert stage.source.stale.note(before.snapshot.node("a"), cordoned) is True
+        assert part.note(before.snapshot.node("a"), cordoned) is True
 
 
 async def test_placements_and_allocations_are_noted() -> None:
@@ -162,6 +164,11 @@ async def test_scale_downs_are_observed() -> None:
         assert (row["sort"], row["subject"], row["result"]) == ("scale-down", "Deployment/web", "missed")
         assert row["sentence"].startswith("6 → 3: left 3/0/0 ")
         await stage.page.until(lambda state: state["workloads"][WEB]["lastScaleDown"] == row["sentence"])
+        decisions, rights = stage.source.decisions, Rights(cluster=frozenset({"pods", "deployments"}))
+        cluster = stage.source.parts.of(rights).now()
+        (seen,) = decisions.rows(cluster, rights).values()
+        assert (seen.sentence, seen.distributions) == ("6 → 3: missed", ()), "domains are labels of nodes"
+        assert decisions.last_scale_downs(cluster, rights)["default", "Deployment/web"] == seen
 
 
 async def test_without_viewers_nothing_is_computed() -> None:

@@ -90,6 +90,6 @@ def test_scale_downs_of_policies_are_listed() -> None:
     ]
     tree = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "status": {"recent": recent}}
     cluster = three_zones().deployment("w0", ["a1"]).put(codec.convert(tree, ScaleDownPolicy)).build()
-    last = DecisionLog().last_scale_downs(cluster)
+    last = DecisionLog().last_scale_downs(cluster, EVERYTHING)
     assert last["default", "Deployment/w0"].sentence.startswith("9 → 2: ")
     assert "left 1/1/1" in last["default", "Deployment/w0"].sentence

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp.web import StreamResponse
 
 from tests.unit.dashboard.serving import SETTINGS, WEB, dashboard, rows, web
 from tests.unit.inspection.clusters import three_zones
@@ -67,7 +70,12 @@ async def test_ranks_and_explanations_are_those_of_the_commands() -> None:
         )
         found = await served.json("/api/explain?pod=default/web-1-00")
         expected = explain_pod(cluster, find_pod(cluster, "web-1-00", "default"), SETTINGS)
-        assert found == {"sentence": expected.sentence(), "explanation": codec.to_tree(expected)}
+        assert found == {
+            "sentence": expected.sentence(),
+            "placement": expected.placement_sentence(),
+            "explanation": codec.to_tree(expected),
+        }
+        assert found["placement"].startswith("a1 scores ")
         assert "web-1-00 on a1 (z1) goes " in found["sentence"]
         assert (await served.get("/api/explain?pod=default/none")).status == 404
 
@@ -149,6 +157,22 @@ async def test_the_stream_ends_when_the_token_is_no_longer_valid(monkeypatch: py
         access.is_revoked = True
         await events.answer.content.read()
         assert events.answer.content.at_eof()
+
+
+async def test_a_viewer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds neither its place nor what waits to be read."""
+
+    async def blocked(*_: object) -> None:
+        """Buffers that are full, because nothing is read from them."""
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(handlers, "SLOWEST", 0.01)
+    monkeypatch.setattr(StreamResponse, "write", blocked)
+    async with dashboard(web()) as served, asyncio.timeout(30):
+        async with served.client.get("/api/events") as answer:
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.content.read()
+        assert served.server.boards.viewers == 0
 
 
 async def test_only_the_files_of_the_page_are_served() -> None:

@@ -1,7 +1,7 @@
 // Recent decisions with their explanations, the latest first.
 
 import { json } from "./api.js";
-import { byId, compare, element, reconcile, set, shortKey } from "./dom.js";
+import { byId, clock, compare, element, reconcile, set, shortKey } from "./dom.js";
 
 const SORTS = [
   ["scale-down", "Scale-downs"],
@@ -10,6 +10,7 @@ const SORTS = [
 ];
 const RESULTS = { level: "good", best: "good", missed: "bad" };
 const SHOWN = 100;
+const MOST_DOMAINS = 12;
 
 export class DecisionsView {
   constructor(app) {
@@ -44,7 +45,7 @@ function empty(state) {
 }
 
 function card(row) {
-  const tables = row.distributions.filter((each) => each.domains.length && each.domains.length <= 24).map(distribution);
+  const tables = row.distributions.filter((each) => each.domains.length && each.domains.length <= MOST_DOMAINS).map(distribution);
   const made = element(
     "li",
     { class: "card", "data-sort": row.sort },
@@ -53,29 +54,35 @@ function card(row) {
       { class: "meta" },
       element("span", { class: "chip", text: row.sort }),
       row.result ? element("span", { class: `chip ${RESULTS[row.result] ?? ""}`, text: row.result }) : null,
-      element("time", { datetime: row.time, text: row.time }),
+      element("time", { datetime: row.time, title: row.time, text: clock(row.time) }),
     ),
     element("h3", { text: `${row.namespace}/${row.subject}` }),
     element("p", { class: "said", text: row.sentence }),
-    tables.length ? element("div", { class: "distributions" }, tables) : null,
   );
-  if (row.sort !== "scale-down") made.append(why(row));
+  if (tables.length) made.append(element("div", { class: "distributions" }, tables));
+  if (row.sort !== "scale-down") made.append(...why(row));
   return made;
 }
 
 function why(row) {
-  const answer = element("p", { class: "said", role: "status" });
+  const answer = element("p", { class: "said answer", role: "status" });
   const ask = async () => {
     try {
       const pod = `${row.namespace}/${row.subject.slice("Pod/".length)}`;
-      const { sentence, explanation } = await json("explain", { pod });
-      set(answer, "text", explanation.placement?.message ? `${sentence}. ${explanation.placement.message}` : sentence);
+      const { sentence, placement, explanation } = await json("explain", { pod });
+      set(answer, "text", row.sort === "placement" && placement ? `${placement}${because(explanation)}` : sentence);
     } catch (error) {
       set(answer, "text", error.message);
     }
   };
-  const button = element("button", { type: "button", text: "Why?", "aria-label": `Why? ${row.subject}`, onclick: ask });
-  return element("div", {}, button, answer);
+  const button = element("button", { type: "button", class: "quiet", text: "Why?", "aria-label": `Why? ${row.subject}`, onclick: ask });
+  return [button, answer];
+}
+
+// The plugins that gave the node most of its score.
+function because(explanation) {
+  const scores = explanation.placement.scores.filter((each) => each.weighted > 0).sort((one, other) => other.weighted - one.weighted);
+  return scores.length ? `: ${scores.map((each) => `${each.plugin} ${each.weighted}`).join(", ")}` : "";
 }
 
 function distribution(each) {
@@ -83,7 +90,7 @@ function distribution(each) {
     ["before", each.before],
     ["left", each.left],
     ["planned", each.planned],
-    ["stock may leave", each.stock],
+    ["Kubernetes alone may leave", each.stock],
   ].filter(([, counts]) => counts.length);
   const head = element("tr", {}, element("th", { scope: "col", text: shortKey(each.topologyKey) }), columns.map(([name]) => element("th", { scope: "col", text: name })));
   const rows = each.domains.map((domain, index) =>

@@ -70,6 +70,15 @@ export function plural(count, word) {
   return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 }
 
+const ORDER = new Intl.Collator("en", { numeric: true });
+
 export function compare(one, other) {
-  return one.localeCompare(other, "en", { numeric: true });
+  return ORDER.compare(one, other);
+}
+
+// A short text for a time of today, a long one for others.
+export function clock(time) {
+  const at = new Date(time);
+  if (Number.isNaN(at.getTime())) return "";
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB");
 }

@@ -113,10 +113,11 @@ class App {
     const lab = document.querySelector('[data-tab="lab"]');
     lab.hidden = !status?.lab;
     const tab = TABS.includes(this.view.tab) ? this.view.tab : "map";
+    const shown = tab === "lab" ? ["lab", "map"] : [tab];
     for (const link of document.querySelectorAll("[data-tab]")) {
       set(link, "aria-current", link.dataset.tab === tab ? "page" : null);
     }
-    for (const section of document.querySelectorAll("[data-view]")) section.hidden = isSignedOut || !status || section.id !== tab;
+    for (const section of document.querySelectorAll("[data-view]")) section.hidden = isSignedOut || !status || !shown.includes(section.id);
     this.summary(status);
     if (!status || isSignedOut) return;
     if (!this.view.workload && state.workloads.size) {
@@ -124,7 +125,7 @@ class App {
       return;
     }
     this.plan.update(state, this.view);
-    this.views[tab].render(state, this.view, this.plan.plan);
+    for (const name of shown) this.views[name].render(state, this.view, this.plan.plan);
     document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
   }
 

@@ -37,6 +37,15 @@ export class MapView {
     if (!workloads.some(([key]) => key === view.workload)) workloads.unshift([view.workload, view.workload || "none"]);
     options(byId("map-workload"), workloads, view.workload);
     options(byId("map-key"), status.topologyKeys.map((key) => [key, shortKey(key)]), status.topologyKey);
+    this.fill(state, view, plan, status);
+  }
+
+  // Draws domains, nodes and pods, if anything of them has changed.
+  fill(state, view, plan, status) {
+    const { nodes, pods } = this.app.stream.versions;
+    const drawn = [nodes, pods, status, view.workload, plan, matchMedia("(prefers-color-scheme: dark)").matches];
+    if (this.drawn?.every((each, index) => each === drawn[index])) return;
+    this.drawn = drawn;
     const groups = grouped(state, view.workload);
     this.victims = plan ? new Set(plan.controllers.flatMap((each) => each.victims.map((victim) => `${plan.namespace}/${victim.pod}`))) : new Set();
     const results = resultsByDomain(plan, status.topologyKey);
@@ -56,14 +65,16 @@ export class MapView {
     const down = group.nodes.filter(([, node]) => node.ready === false).length;
     set(parts.count, "text", String(chosen));
     set(parts.after, "text", result ? `→ ${result.after}` : "");
-    set(parts.stock, "text", result ? `stock ${result.certain ? "leaves" : "may leave"} ${result.stock}` : "");
+    parts.stock.hidden = !result;
+    set(parts.stock.words, "text", result ? `Kubernetes alone ${result.certain ? "leaves" : "may leave"} ` : "");
+    set(parts.stock.number, "text", result ? String(result.stock) : "");
     const nodes = name === "" ? "" : `${plural(group.nodes.length, "node")}${down ? `, ${down} down` : ""} · `;
     set(parts.summary, "text", `${nodes}${plural(pods + group.unplaced, "pod")}`);
     card.classList.toggle("down", group.nodes.length > 0 && down === group.nodes.length);
     if (status.aggregated && group.nodes.length) {
       parts.nodes.replaceChildren();
       parts.nodes.children_by_key = undefined;
-      drawNodes(card, group.nodes, Boolean(view.workload));
+      drawNodes(card, cells(group, this.victims), (text, pod) => this.sayNode(text, pod));
       return;
     }
     parts.canvas?.remove();
@@ -96,18 +107,16 @@ export class MapView {
 
   explain(target) {
     const key = target.closest?.(".pod")?.dataset.key;
-    const text = target.closest?.("[data-said]")?.dataset.said;
-    if (text) this.say(text);
     if (!key || key === this.asked) return;
     this.asked = key;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.ask(key), EXPLAIN_DELAY);
   }
 
-  async ask(key) {
+  async ask(key, before = "") {
     try {
       const { sentence } = await json("explain", { pod: key });
-      if (this.asked === key) this.say(sentence);
+      if (this.asked === key) this.say(before + sentence);
     } catch (error) {
       if (this.asked === key) this.say(error.message);
     } finally {
@@ -115,8 +124,17 @@ export class MapView {
     }
   }
 
+  // A node of a large cluster: its numbers at once, and then the pod of the chosen workload that goes first.
+  sayNode(text, pod) {
+    clearTimeout(this.timer);
+    this.asked = pod;
+    this.say(text);
+    if (pod) this.timer = setTimeout(() => this.ask(pod, `${text}. `), EXPLAIN_DELAY);
+  }
+
   say(text) {
     set(byId("explanation"), "text", text);
+    set(byId("explanation"), "data-said", true);
   }
 
   // Arrow keys move between pods; Home and End go to the first and the last.
@@ -189,15 +207,31 @@ function domainCard(name) {
   const parts = {
     count: element("span", { class: "count" }),
     after: element("span", { class: "after" }),
-    stock: element("span", { class: "stock" }),
+    stock: stockLine(),
     summary: element("p", { class: "summary" }),
     nodes: element("ul", { class: "nodes" }),
   };
   const title = element("h3", { text: name || "no domain" });
-  const numbers = element("p", { class: "numbers" }, parts.count, parts.after, parts.stock);
-  const card = element("article", { class: "domain", "data-domain": name }, element("header", {}, title, numbers, parts.summary), parts.nodes);
+  const numbers = element("p", { class: "numbers" }, parts.count, parts.after);
+  const card = element("article", { class: "domain", "data-domain": name }, element("header", {}, title, numbers, parts.stock, parts.summary), parts.nodes);
   card.parts = parts;
   return card;
+}
+
+function stockLine() {
+  const words = element("span");
+  const number = element("strong");
+  return Object.assign(element("p", { class: "stock", hidden: true }, words, number), { words, number });
+}
+
+// The nodes of a domain as cells: the pods on each, and of the chosen workload's pods the one that goes first.
+function cells(group, victims) {
+  return group.nodes.map(([name, node]) => {
+    const own = group.pods.get(name) ?? [];
+    const ranked = own.filter(([, pod]) => pod.position).sort(([, one], [, other]) => one.position - other.position);
+    const [first] = ranked.length ? ranked : own;
+    return { name, node, first, band: first ? band(first[1]) : null, goes: own.filter(([key]) => victims.has(key)).length };
+  });
 }
 
 function nodeBox() {

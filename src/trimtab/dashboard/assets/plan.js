@@ -3,9 +3,11 @@
 import { json } from "./api.js";
 import { byId, element, plural, set, shortKey } from "./dom.js";
 
-const MOST_DOMAINS = 24;
+const NOTHING = "There are no workloads yet. Create one: kubectl create deployment web --image=example.com/web:1 --replicas=9";
+const FEW_DOMAINS = 6;
+const MOST_DOMAINS = 100;
 const MOST_VICTIMS = 100;
-const BY_STOCK = { always: "stock deletes it, too", possible: "stock may delete it", never: "stock would keep it" };
+const BY_STOCK = { always: "Kubernetes alone deletes it, too", possible: "Kubernetes alone may delete it", never: "Kubernetes alone would keep it" };
 
 export class PlanView {
   constructor(app) {
@@ -43,7 +45,7 @@ export class PlanView {
     const row = state.workloads.get(view.workload);
     this.controls.hidden = !row || row.overview.replicas < 1;
     if (!row) {
-      this.show(null, view.workload ? "There is no such workload, or it has not been read yet." : "Choose a workload.");
+      this.show(null, view.workload ? "There is no such workload, or it has not been read yet." : NOTHING);
       this.asked = "";
       return;
     }
@@ -78,16 +80,27 @@ export class PlanView {
     }
   }
 
+  // Everything but the result: open where there is room for it beside the map, else above the map on demand.
+  details(plan) {
+    const made = element("details", { class: "more", open: WIDE.matches || this.isOpen }, element("summary", { text: "Constraints, deleted pods, policy" }), ...rendered(plan));
+    made.addEventListener("toggle", () => (this.isOpen = made.open));
+    return made;
+  }
+
   show(plan, message) {
     const isChanged = plan !== this.plan;
     this.plan = plan;
     set(this.message, "text", message);
     if (!isChanged) return;
     this.root.dataset.shown = plan ? `${plan.namespace}/${plan.kind}/${plan.name}@${plan.to}` : "";
-    this.result.replaceChildren(...(plan ? rendered(plan) : []));
+    const told = plan ? verdict(plan, this.app.view.key) : null;
+    this.message.classList.toggle("sr", Boolean(told));
+    this.result.replaceChildren(...(told ? [told] : []), ...(plan ? [this.details(plan)] : []));
     this.app.planned();
   }
 }
+
+const WIDE = matchMedia("(min-width: 901px)");
 
 // Plans are made again when the pods of the workload have changed.
 function fingerprint(state, workload) {
@@ -120,22 +133,47 @@ function certainty(controller) {
   return `Trimtab makes this certain with costs on ${plural(controller.costs, "pod")}.`;
 }
 
-function constraintTable(constraint) {
-  const kind = constraint.hard ? "hard" : "soft";
+// What is left in each domain, in the largest letters: with Trimtab, and by Kubernetes alone.
+function verdict(plan, key) {
+  const [controller] = plan.controllers;
+  const constraint = controller?.constraints.find((each) => each.topologyKey === key) ?? controller?.constraints[0];
+  if (plan.controllers.length !== 1 || !constraint || constraint.domains.length > FEW_DOMAINS) return null;
+  const line = (kind, name, counts) =>
+    element("div", { class: kind }, element("dt", { text: name }), element("dd", { text: counts.join(" / ") }));
   const may = constraint.stockIsCertain ? "leaves" : "may leave";
-  const title = element("caption", {}, element("strong", { text: shortKey(constraint.topologyKey) }), ` ${kind}, maxSkew ${constraint.maxSkew}`);
+  return element(
+    "dl",
+    { class: "verdict" },
+    line("after", "with Trimtab", constraint.after),
+    line("stock", `Kubernetes alone ${may}`, constraint.stock),
+  );
+}
+
+function constraintTable(constraint) {
+  const { domains } = constraint;
+  const kind = constraint.hard ? "hard" : "soft";
+  const title = [element("strong", { text: shortKey(constraint.topologyKey) }), ` ${kind}, maxSkew ${constraint.maxSkew}`];
   const skews = element(
     "dl",
     { class: "skews" },
-    skew("now", constraint.skewBefore, constraint.maxSkew),
-    skew("plan", constraint.skewAfter, constraint.maxSkew),
-    skew(`stock ${may}`, constraint.skewStock, constraint.maxSkew),
+    skew("skew now", constraint.skewBefore, constraint.maxSkew),
+    skew("with Trimtab", constraint.skewAfter, constraint.maxSkew),
+    skew(constraint.stockIsCertain ? "alone" : "alone up to", constraint.skewStock, constraint.maxSkew),
   );
-  if (constraint.domains.length > MOST_DOMAINS) {
-    return element("div", { class: "constraint" }, element("p", { class: "caption" }, ...title.childNodes, ` · ${constraint.domains.length} domains`), skews);
+  const made = element("div", { class: "constraint", "data-key": constraint.topologyKey }, element("p", { class: "caption" }, ...title), skews);
+  if (domains.length > MOST_DOMAINS) {
+    made.append(element("p", { class: "hint", text: `${domains.length} domains` }));
+  } else if (domains.length > FEW_DOMAINS) {
+    made.append(element("details", {}, element("summary", { text: `${domains.length} domains` }), domainTable(constraint)));
+  } else {
+    made.append(domainTable(constraint));
   }
+  return made;
+}
+
+function domainTable(constraint) {
   const most = Math.max(1, ...constraint.before, ...constraint.after, ...constraint.stock);
-  const head = element("tr", {}, ["domain", "now", "plan", `stock ${may}`].map((text) => element("th", { scope: "col", text })));
+  const head = element("tr", {}, ["domain", "now", "Trimtab", "alone"].map((text) => element("th", { scope: "col", text })));
   const rows = constraint.domains.map((domain, index) =>
     element(
       "tr",
@@ -146,12 +184,12 @@ function constraintTable(constraint) {
       bar(constraint.stock[index], most, "stock"),
     ),
   );
-  const table = element("table", { class: "bars" }, title, element("thead", {}, head), element("tbody", {}, rows));
-  return element("div", { class: "constraint", "data-key": constraint.topologyKey }, table, skews);
+  const caption = element("caption", { class: "sr", text: `Pods by ${constraint.topologyKey}: now, with Trimtab, and by Kubernetes alone` });
+  return element("table", { class: "bars" }, caption, element("thead", {}, head), element("tbody", {}, rows));
 }
 
 function skew(name, value, allowed) {
-  return element("div", {}, element("dt", { text: `skew ${name}` }), element("dd", { text: String(value), class: value > Math.max(1, allowed) ? "bad" : "good" }));
+  return element("div", {}, element("dt", { text: name }), element("dd", { text: String(value), class: value > Math.max(1, allowed) ? "bad" : "good" }));
 }
 
 function bar(count, most, kind) {

@@ -13,6 +13,7 @@ export function emptyState() {
 export class Stream {
   constructor({ onChange, onConnection, onUnauthenticated }) {
     this.state = emptyState();
+    this.versions = {};
     this.bytes = 0;
     this.onChange = onChange;
     this.onConnection = onConnection;
@@ -57,14 +58,20 @@ export class Stream {
       const state = emptyState();
       for (const [section, rows] of Object.entries(content)) state[section] = new Map(Object.entries(rows));
       this.state = state;
-      this.onChange(new Set(Object.keys(state)));
+      this.changed(Object.keys(state));
     } else if (name === "change") {
       for (const [section, { set, gone }] of Object.entries(content)) {
         for (const [key, row] of Object.entries(set)) this.state[section].set(key, row);
         for (const key of gone) this.state[section].delete(key);
       }
-      this.onChange(new Set(Object.keys(content)));
+      this.changed(Object.keys(content));
     }
+  }
+
+  // Counts the changes of each section, so that what has not changed is not drawn again.
+  changed(sections) {
+    for (const section of sections) this.versions[section] = (this.versions[section] ?? 0) + 1;
+    this.onChange();
   }
 }
 

@@ -1,6 +1,6 @@
 // The table of workloads, filtered and sorted.
 
-import { byId, compare, element, plural, set, shortKey } from "./dom.js";
+import { byId, compare, element, plural, reconcile, set, shortKey } from "./dom.js";
 
 const PAGE = 100;
 const COLUMNS = [
@@ -50,30 +50,36 @@ export class WorkloadsView {
     }
     set(byId("workloads-count"), "text", `${found.length} of ${plural(state.workloads.size, "workload")}`);
     byId("workloads-more").hidden = found.length <= this.shown;
-    this.body.replaceChildren(...found.slice(0, this.shown).map(([key, row]) => this.row(key, row)));
+    const rows = new Map(found.slice(0, this.shown));
+    reconcile(this.body, [...rows.keys()], (key) => this.row(key, rows.get(key).overview), (line, key) => fill(line, rows.get(key)));
   }
 
-  row(key, row) {
-    const overview = row.overview;
-    const link = element("a", { href: `?tab=map&workload=${encodeURIComponent(key)}`, text: `${overview.namespace}/${overview.name}` });
+  row(key, { namespace, name }) {
+    const link = element("a", { href: `?tab=map&workload=${encodeURIComponent(key)}`, text: `${namespace}/${name}` });
     link.addEventListener("click", (event) => {
       event.preventDefault();
       this.app.choose(key, { tab: "map" });
     });
-    const policy = overview.policy;
-    return element(
-      "tr",
-      { "data-key": key },
-      element("th", { scope: "row" }, link, overview.rollingOut ? element("span", { class: "chip", text: "rollout" }) : null),
-      element("td", { text: overview.kind }),
-      element("td", { class: "numeric", text: String(overview.replicas) }),
-      element("td", { class: "numeric", text: `${overview.ready}/${overview.pods}` }),
-      element("td", {}, element("ul", { class: "levels" }, overview.constraints.map(level))),
-      element("td", { text: policy.name || "none", title: policy.problem || policy.reason || "" }),
-      element("td", {}, policy.mode ? element("span", { class: `chip ${policy.mode.toLowerCase()}`, text: policy.mode }) : null),
-      element("td", { class: "said", text: row.lastScaleDown }),
-    );
+    return element("tr", { "data-key": key }, element("th", { scope: "row" }, link));
   }
+}
+
+// Replaces the cells of a row that has changed; its link stays, and so does the focus on it.
+function fill(line, row) {
+  if (line.shown === row) return;
+  line.shown = row;
+  const { overview } = row;
+  const { policy } = overview;
+  while (line.children.length > 1) line.lastChild.remove();
+  line.append(
+    element("td", {}, overview.kind, overview.rollingOut ? element("span", { class: "chip", text: "rollout" }) : null),
+    element("td", { class: "numeric", text: String(overview.replicas) }),
+    element("td", { class: "numeric", text: `${overview.ready}/${overview.pods}` }),
+    element("td", {}, element("ul", { class: "levels" }, overview.constraints.map(level))),
+    element("td", { text: policy.name || "none", title: policy.problem || policy.reason || "" }),
+    element("td", {}, policy.mode ? element("span", { class: `chip ${policy.mode.toLowerCase()}`, text: policy.mode }) : null),
+    element("td", { class: "said", text: row.lastScaleDown || "none seen" }),
+  );
 }
 
 function level(constraint) {
