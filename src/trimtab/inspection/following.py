@@ -23,6 +23,7 @@ from trimtab.kube.components import run_informers
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, object_key
 from trimtab.kube.stores import IndexFunction, Store, by_controller, by_namespace
+from trimtab.scaledown.view import GROUPED, grouped, orphans
 from trimtab.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -63,6 +64,10 @@ class LiveCluster(Cluster):
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that a controller owns."""
         return self._by(Pod, _BY_CONTROLLER, uid)
+
+    def grouped_pods(self, uid: str) -> list[Pod]:
+        """The pods of a controller that belong to a scheduling group."""
+        return self._by(Pod, GROUPED, uid)
 
     @cached_property
     def owners(self) -> ReplicaSetOwners:
@@ -166,14 +171,11 @@ def _indexes(kind: type[Any]) -> Mapping[str, IndexFunction[Any]]:
     if kind in (Pod, ReplicaSet):
         indexes[_BY_CONTROLLER] = by_controller
     if kind is Pod:
-        indexes[_ORPHANS] = _orphans
+        indexes[_ORPHANS] = orphans
+        indexes[GROUPED] = grouped
     if kind is ScaleDownPolicy:
         indexes[_BY_NAMESPACE] = by_namespace
     return indexes
-
-
-def _orphans(pod: Pod) -> Iterable[str]:
-    return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
 
 
 def _is_failing(informer: Informer[Any]) -> bool:
