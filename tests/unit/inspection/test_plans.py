@@ -10,7 +10,6 @@ import pytest
 from tests.unit.inspection.clusters import HARD, NOW, SOFT, ZONE, three_zones
 from trimtab.api import codec
 from trimtab.api.annotations import ALPHA_COST, DELETION_COST, OPT_OUT
-from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.configuration import read
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod, PodSchedulingGroup
@@ -115,19 +114,17 @@ def test_what_stands_in_the_way_is_named() -> None:
     assert "Trimtab would only report: the policy's mode is Observe" in made.obstacles
 
 
-@pytest.mark.parametrize("kind", [Deployment, ReplicaSet])
-def test_no_policy_applies_to_pods_of_a_scheduling_group(kind: type[Any]) -> None:
+@pytest.mark.parametrize(("named", "owner"), [("deploy/web", "web-1"), ("rs/alone", "alone")])
+def test_no_policy_applies_to_pods_of_a_scheduling_group(named: str, owner: str) -> None:
     """Although the template does not name it: admission may have put one pod into it."""
     builder = three_zones().deployment("web", ON).deployment("other", ON).replicaset("alone", ON)
-    name = {Deployment: "web-1", ReplicaSet: "alone"}[kind]
     pods = builder.objects[Pod]
-    at, found = next((at, pod) for at, pod in enumerate(pods) if pod.metadata.name.startswith(name))
+    at, found = next((at, pod) for at, pod in enumerate(pods) if pod.metadata.name.startswith(owner))
     grouped = msgspec.structs.replace(found.spec, scheduling_group=PodSchedulingGroup(pod_group_name="g"))
     pods[at] = msgspec.structs.replace(found, spec=grouped)
     cluster = builder.build()
     made = plan_workload(cluster, find_workload(cluster, "deploy/other", "default"), 3, SETTINGS)
     assert made.policy.name
-    named = "deploy/web" if kind is Deployment else "rs/alone"
     made = plan_workload(cluster, find_workload(cluster, named, "default"), 3, SETTINGS)
     assert not made.policy.name
     assert "scheduling group" in made.policy.reason
