@@ -299,7 +299,8 @@ class Reason(enum.StrEnum):
     one; find out who may write PodGroupCosts."""
     # Scale-downs.
     SCALE_DOWN_PLANNED = "ScaleDownPlanned"
-    """Event on the workload: A scale-down was planned, and its costs were written. The message says what stays."""
+    """Event on the workload: A scale-down was planned, and its costs were written. The message says what stays, what
+    stock would or may leave, and by which topology key the pods are counted."""
     SCALE_DOWN_PARTIAL = "ScaleDownPartial"
     """Event on the workload: Not all costs of a plan could be written in time. The message says how level the result
     will be at worst. Fix: Raise `scaleDown.budgetSeconds`, or relieve the API server."""
@@ -310,8 +311,8 @@ class Reason(enum.StrEnum):
     """Event on the workload: A scale-down was observed. The message says what the controller left, and what Trimtab
     would have left. Fix: To let Trimtab act, set the policy's `mode` to `Enforce`."""
     SCALE_DOWN_MISSED = "ScaleDownMissed"
-    """Event on the workload: A scale-down ended less level than was possible. Fix: The message has both skews and the
-    cause; see docs/scale-down.md."""
+    """Event on the workload: A scale-down ended less level than was possible. Fix: The message has both skews, and the
+    cause as metrics name it and in words; see docs/scale-down.md."""
     SCALE_DOWN_DURING_ROLLOUT = "ScaleDownDuringRollout"
     """Event on the workload: A scale-down ended level while a rollout was in progress, which replaces the pods and
     decides how level they are in the end."""

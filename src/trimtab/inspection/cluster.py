@@ -132,6 +132,10 @@ class Cluster:
         """The pods of a controller that have an annotated rank."""
         return [pod for pod in self.pods_of(uid) if annotated_rank(pod.metadata.annotations) is not None]
 
+    def grouped_pods(self, uid: str) -> list[Pod]:
+        """The pods of a controller that belong to a scheduling group."""
+        return self._grouped_by_owner.get(uid, [])
+
     def costs_naming(self, kind: str, namespace: str, name: str) -> list[PodGroupCost]:
         """The PodGroupCosts that name this owner."""
         return self._costs_by_owner.get(f"{namespace}/{kind}/{name}", [])
@@ -183,6 +187,10 @@ class Cluster:
     @cached_property
     def _pods_by_owner(self) -> dict[str, list[Pod]]:
         return _by_owner(self.all(Pod))
+
+    @cached_property
+    def _grouped_by_owner(self) -> dict[str, list[Pod]]:
+        return _by_owner(pod for pod in self.all(Pod) if pod.spec.scheduling_group is not None)
 
     @cached_property
     def _sets_by_owner(self) -> dict[str, list[ReplicaSet]]:

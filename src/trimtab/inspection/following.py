@@ -21,6 +21,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.components import run_together
 from trimtab.kube.resources import object_key
 from trimtab.kube.stores import IndexFunction, Store, by_controller, by_namespace, orphans
+from trimtab.scaledown.view import GROUPED, grouped
 from trimtab.snapshot import MIRRORED, Snapshot
 
 T = TypeVar("T")
@@ -59,6 +60,10 @@ class LiveCluster(Cluster):
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that a controller owns."""
         return self._by(Pod, _BY_CONTROLLER, uid)
+
+    def grouped_pods(self, uid: str) -> list[Pod]:
+        """The pods of a controller that belong to a scheduling group."""
+        return self._by(Pod, GROUPED, uid)
 
     @cached_property
     def owners(self) -> ReplicaSetOwners:
@@ -151,6 +156,7 @@ def _indexes(kind: type[Any]) -> Mapping[str, IndexFunction[Any]]:
         indexes[_BY_CONTROLLER] = by_controller
     if kind is Pod:
         indexes[_ORPHANS] = orphans
+        indexes[GROUPED] = grouped
     if kind is ScaleDownPolicy:
         indexes[_BY_NAMESPACE] = by_namespace
     return indexes

@@ -122,5 +122,5 @@ def _top(cluster: Cluster, workload: Workload) -> WorkloadRef:
 
 def _is_in_scheduling_group(cluster: Cluster, workload: Workload) -> bool:
     """Whether the template or some pods say so: admission may have put them into one."""
-    pods = (pod for owner in cluster.controllers_of(workload) for pod in cluster.pods_of(owner.metadata.uid))
-    return has_scheduling_group(workload.spec.template) or any(pod.spec.scheduling_group is not None for pod in pods)
+    pods = (cluster.grouped_pods(owner.metadata.uid) for owner in cluster.controllers_of(workload))
+    return has_scheduling_group(workload.spec.template) or any(pods)

@@ -19,6 +19,7 @@ from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery, Expectation, PodCost, deliver, is_settled
 from trimtab.ranking.delivery import expectations as delivery_expectations
 from trimtab.ranking.explicit import Explicit
+from trimtab.ranking.levelings import Leveling
 from trimtab.ranking.plan import Plan, Policy, Victim
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint, RankSettings
@@ -229,15 +230,23 @@ def summary(plan: Plan, verb: str = "kept") -> str:
     emptied = sum(victim.by_subset for victim in plan.victims)
     if emptied:
         return f"{verb} subsets in order: {emptied} of {len(plan.victims)} pods go from those that are emptied first"
-    improved = next((each for each in plan.levelings if not each.is_matched_by_stock), None)
-    is_ranked = any(victim.parts for victim in plan.victims)
-    if improved is not None or (plan.levelings and not is_ranked):
-        return (improved or plan.levelings[0]).sentence(verb)
+    leveling = decisive_leveling(plan)
+    if leveling is not None:
+        return leveling.sentence(verb)
     chosen = len(set(plan.keys) - set(plan.stock.always))
     auxiliary = "would" if plan.stock.is_unique else "may"
     are_explicit = any(part.strategy == Explicit.name for victim in plan.victims for part in victim.parts)
     by = "explicit ranks" if are_explicit else "the policy's strategies"
     return f"{by} chose {chosen} of {len(plan.victims)} pods that stock {auxiliary} have kept"
+
+
+def decisive_leveling(plan: Plan) -> Leveling | None:
+    """The constraint that a summary of the plan is about; None where subsets or strategies decided."""
+    if any(victim.by_subset for victim in plan.victims):
+        return None
+    improved = next((each for each in plan.levelings if not each.is_matched_by_stock), None)
+    is_ranked = any(victim.parts for victim in plan.victims)
+    return improved or (plan.levelings[0] if plan.levelings and not is_ranked else None)
 
 
 def _decision(victim: Victim) -> str:

@@ -58,6 +58,8 @@ class Stage:
         owner = next(each for each in self.server.objects("replicasets"))
         metadata = {**owned(name, owner, "ReplicaSet"), **changes.pop("metadata", {})}
         spec: JSON = {"nodeName": changes.pop("on", "")}
+        if group := changes.pop("group", ""):
+            spec["schedulingGroup"] = {"podGroupName": group}
         self.server.put(*POD, {"metadata": metadata, "spec": spec, "status": changes.pop("status", {})})
 
 
@@ -121,6 +123,17 @@ async def test_a_plan_of_a_followed_cluster_is_that_of_one_that_was_read() -> No
             expected = codec.to_tree(plan_workload(cluster, workload, replicas, SETTINGS))
             found = await stage.served.json(f"/api/plan?workload={WEB}&replicas={replicas}")
             assert found == expected
+
+
+async def test_no_policy_applies_to_a_followed_scheduling_group() -> None:
+    """From the moment that one pod is put into it."""
+    async with watched() as stage:
+        before = await stage.served.json(f"/api/plan?workload={WEB}&replicas=3")
+        stage.pod("web-9", on="c", group="g")
+        await stage.page.until(lambda state: "default/web-9" in state["pods"])
+        after = await stage.served.json(f"/api/plan?workload={WEB}&replicas=3")
+        assert "scheduling group" in after["policy"]["reason"]
+        assert before["policy"].get("reason") != after["policy"]["reason"]
 
 
 async def test_a_heartbeat_of_a_node_is_no_change() -> None:

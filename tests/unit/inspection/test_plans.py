@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.inspection.clusters import HARD, NOW, SOFT, ZONE, three_zones
@@ -11,7 +12,7 @@ from trimtab.api import codec
 from trimtab.api.annotations import ALPHA_COST, DELETION_COST, OPT_OUT
 from trimtab.api.configuration import read
 from trimtab.api.errors import InvalidError
-from trimtab.api.pods import Pod
+from trimtab.api.pods import Pod, PodSchedulingGroup
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.inspection import manifests
@@ -111,6 +112,22 @@ def test_what_stands_in_the_way_is_named() -> None:
     assert made.policy.name == "default/web"
     assert made.policy.reason == "its targetRef names the workload"
     assert "Trimtab would only report: the policy's mode is Observe" in made.obstacles
+
+
+@pytest.mark.parametrize(("named", "owner"), [("deploy/web", "web-1"), ("rs/alone", "alone")])
+def test_no_policy_applies_to_pods_of_a_scheduling_group(named: str, owner: str) -> None:
+    """Although the template does not name it: admission may have put one pod into it."""
+    builder = three_zones().deployment("web", ON).deployment("other", ON).replicaset("alone", ON)
+    pods = builder.objects[Pod]
+    at, found = next((at, pod) for at, pod in enumerate(pods) if pod.metadata.name.startswith(owner))
+    grouped = msgspec.structs.replace(found.spec, scheduling_group=PodSchedulingGroup(pod_group_name="g"))
+    pods[at] = msgspec.structs.replace(found, spec=grouped)
+    cluster = builder.build()
+    made = plan_workload(cluster, find_workload(cluster, "deploy/other", "default"), 3, SETTINGS)
+    assert made.policy.name
+    made = plan_workload(cluster, find_workload(cluster, named, "default"), 3, SETTINGS)
+    assert not made.policy.name
+    assert "scheduling group" in made.policy.reason
 
 
 def test_a_configuration_is_obeyed() -> None:

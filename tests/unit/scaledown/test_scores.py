@@ -245,6 +245,28 @@ def test_a_constraint_that_does_not_count_the_pod_itself_is_left_out() -> None:
     assert found[1] == found[2] == found[3]
 
 
+@pytest.mark.parametrize(
+    ("constraints", "first"),
+    [
+        pytest.param([("hostname", True), ("zone", False)], "a", id="a hard constraint before a soft one"),
+        pytest.param([("hostname", False), ("zone", True)], "b", id="the other one hard"),
+        pytest.param([("hostname", False), ("zone", False)], "b", id="zones before nodes, both soft"),
+        pytest.param([("hostname", True), ("zone", True)], "b", id="zones before nodes, both hard"),
+    ],
+)
+def test_the_most_important_constraint_decides(constraints: list[tuple[str, bool]], first: str) -> None:
+    """Node a has the most pods, and the zone of b has: which of them loses one depends on the constraints."""
+    made = cluster("z1: a", "z2: b c d")
+    pods = [web(f"p{at}", node) for at, node in enumerate("aaabbcd")]
+    for key, hard in constraints:
+        pods = [each.spread(key, hard=hard) for each in pods]
+    snapshot = snapshot_of(made.with_pods(*pods))
+    (victim,) = planned(snapshot, 6).victims
+    found = snapshot.pod(victim.key)
+    assert found is not None
+    assert found.spec.node_name == first
+
+
 def test_a_cluster_without_nodes_has_no_scores() -> None:
     """Pods wait for their first node."""
     assert np.isnan(scored(snapshot_of(cluster().with_pods(pod("p"))))["p"])

@@ -91,19 +91,19 @@ class Gate:
 
     async def check(self, request: ScaleDownRequest, budget: TimeBudget) -> CheckedRequest | HoldResult:
         """The request with its workload and policy, or its result."""
-        workload = self._cached_if_observed(request)
+        workload, policy = self._observed(request)
         if workload is None:
-            kind = self._view.kinds.get(request.kind)
-            workload = await read_workload(self._client, kind, request.namespace, request.name)
-        if workload is None or not _is_current(request, workload):
+            workload = await self._verified(request)
+        if workload is None:
             return HoldResult(HoldOutcome.STALE)
         if self._view.is_managed(workload):
             return HoldResult(HoldOutcome.MANAGED)
         if not self.defaults.allows_writes(request.namespace):
             return HoldResult(HoldOutcome.NO_POLICY)
-        await self._prepare_for(request, budget)
         ref = workload_ref(workload, self._view.owners)
-        policy = self._policy_of(ref, request.after)
+        if policy is None:
+            await self._prepare_for(request, budget)
+            policy = self._policy_of(ref, request.after)
         gaps, notes = self._about_explicit_ranks(ref, policy)
         if policy is None:
             notes += tuple(filter(None, [self._groups.scheduling_group_note(ref)]))
@@ -118,13 +118,22 @@ class Gate:
             return HoldResult(HoldOutcome.AS_STOCK)
         return CheckedRequest(request, workload, policy, _within(budget, policy), skip, (*gaps, *warnings), notes)
 
-    def _cached_if_observed(self, request: ScaleDownRequest) -> Workload | None:
-        """The workload from the cache, where it has the review's size and its policy does no more than observe."""
+    def _observed(self, request: ScaleDownRequest) -> tuple[Workload | None, EffectivePolicy | None]:
+        """The workload from the cache and its policy, where it has the review's size and the policy observes.
+
+        Such a workload has no subsets to prepare: those are planned whatever a policy says (see `_policy_of`).
+        """
         cached = self._view.workload(request.kind, request.namespace, request.name)
         if cached is None or not _is_described(request, cached):
-            return None
-        policy = self._policy_of(workload_ref(cached), request.after)
-        return cached if policy is not None and not policy.is_enforced else None
+            return None, None
+        policy = self._policy_of(workload_ref(cached, self._view.owners), request.after)
+        return (cached, policy) if policy is not None and not policy.is_enforced else (None, None)
+
+    async def _verified(self, request: ScaleDownRequest) -> Workload | None:
+        """The workload by an uncached read, if it is as the review says."""
+        kind = self._view.kinds.get(request.kind)
+        workload = await read_workload(self._client, kind, request.namespace, request.name)
+        return workload if workload is not None and _is_current(request, workload) else None
 
     def _about_explicit_ranks(
         self, ref: WorkloadRef, policy: EffectivePolicy | None

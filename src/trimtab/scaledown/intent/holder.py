@@ -229,7 +229,7 @@ class ScaleDownHolder:
 
     def _skip(self, checked: CheckedRequest, outcome: HoldOutcome) -> HoldResult:
         """Admit a request without a plan, report that, and check its result all the same."""
-        warning = self._reporter.skipped(checked.request, outcome)
+        warning = self._reporter.skipped(checked.request, outcome, details=checked.skip_warnings)
         result = HoldResult(outcome, (*checked.skip_warnings, warning) if checked.policy.is_enforced else ())
         if self._view.synced:
             self._in_background(self._track_skipped(checked, result))

@@ -59,8 +59,8 @@ class LevelCheck:
 
     def sentence(self) -> str:
         """What is left, and what was possible."""
-        left = f"{self.topology_key}: left {counted(self.counts)}"
-        return f"{left}, a skew of {self.skew} where {self.possible} was possible"
+        left = f"left {counted(self.counts)}, a skew of {self.skew} where {self.possible} was possible"
+        return f"{left} ({self.topology_key})"
 
 
 def counted(counts: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ from trimtab.kube.events import NORMAL, WARNING
 from trimtab.kube.resources import Resource
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest
-from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.history import History
 from trimtab.scaledown.results.levels import LevelCheck, LevelResult, counted
@@ -35,6 +35,16 @@ _REASONS: Mapping[HoldOutcome, str] = {
     HoldOutcome.CONFLICT: "another workload selects the same pods",
 }
 """Why a scale-down was not planned although a policy applies."""
+_CAUSES: Mapping[str, str] = {
+    MissCause.LAG: "the controller acted before it saw the costs; Trimtab waits longer from now on",
+    MissCause.EARLIER_CRITERION: "pods that were to stay were not ready, or of an older revision, which controllers "
+    "compare before costs",
+    MissCause.DELETED: "another program deleted pods that were to stay",
+    MissCause.UNWRITTEN: "not all costs were written in time; raise scaleDown.budgetSeconds, or relieve the API server",
+    **{outcome: f"the scale-down was not planned: {reason}" for outcome, reason in _REASONS.items()},
+    HoldOutcome.ROLLOUT: "a rollout was in progress, which decides how level the pods are in the end",
+}
+"""Why a scale-down ended less level than was possible."""
 
 log = logging.getLogger(__name__)
 
@@ -70,25 +80,27 @@ class ScaleDownReporter:
         self._record_plan(checked.request, result, plans)
 
     def _record_plan(self, request: ScaleDownRequest, result: HoldResult, plans: Sequence[ControllerPlan]) -> None:
-        sizes = f"{request.before} → {request.after}"
         if result.outcome is HoldOutcome.PARTIAL:
-            self._record(request, WARNING, Reason.SCALE_DOWN_PARTIAL, _sentence(sizes, result.warnings))
+            self._record(request, WARNING, Reason.SCALE_DOWN_PARTIAL, _about_plans(result.warnings, plans))
         elif result.outcome is HoldOutcome.PLANNED:
-            self._record(request, NORMAL, Reason.SCALE_DOWN_PLANNED, _sentence(sizes, result.warnings))
+            self._record(request, NORMAL, Reason.SCALE_DOWN_PLANNED, _about_plans(result.warnings, plans))
         elif result.outcome in (HoldOutcome.AS_STOCK, HoldOutcome.REPEATED):
             texts = (*replicaset_plans.warnings(plans), "no further costs are needed")
-            self._record(request, NORMAL, Reason.SCALE_DOWN_PLANNED, _sentence(sizes, texts))
+            self._record(request, NORMAL, Reason.SCALE_DOWN_PLANNED, _about_plans(texts, plans))
 
-    def skipped(self, request: ScaleDownRequest, outcome: HoldOutcome, *, verified: bool = True) -> str:
+    def skipped(
+        self, request: ScaleDownRequest, outcome: HoldOutcome, *, details: Sequence[str] = (), verified: bool = True
+    ) -> str:
         """Record a scale-down that was admitted without a plan; the warning for its user.
 
-        No event is written about a workload that was not verified to exist.
+        The event has the details too, which the user gets as further warnings. None is written about a workload that
+        was not verified to exist.
         """
         cause = _REASONS.get(outcome, outcome.value)
         message = f"Trimtab did not plan this scale-down: {cause}; the controller's own order decides"
         if verified:
-            sizes = f"{request.before} → {request.after}"
-            self._record(request, WARNING, Reason.SCALE_DOWN_SKIPPED, f"{sizes}: {message}")
+            added = f" ({'; '.join(details)})" if details else ""
+            self._record(request, WARNING, Reason.SCALE_DOWN_SKIPPED, f"{message}{added}")
         log.warning("%s: %s", request.key, message)
         return message
 
@@ -100,17 +112,16 @@ class ScaleDownReporter:
             return
         request = plan.request.request
         if plan.skipped is HoldOutcome.OBSERVED:
-            message = f"{request.before} → {request.after}: {_observation(result.checks, plan)}"
-            self._record(request, NORMAL, Reason.SCALE_DOWN_OBSERVED, message)
+            self._record(request, NORMAL, Reason.SCALE_DOWN_OBSERVED, _observation(result.checks, plan))
         elif result.result is LevelResult.MISSED:
             self._record_miss(request, result)
         elif plan.is_rolling:
-            message = f"{request.before} → {request.after}: {ROLLOUT}"
-            self._record(request, NORMAL, Reason.SCALE_DOWN_DURING_ROLLOUT, message)
+            self._record(request, NORMAL, Reason.SCALE_DOWN_DURING_ROLLOUT, ROLLOUT)
 
     def _record_miss(self, request: ScaleDownRequest, result: PlanResult) -> None:
         left = "; ".join(check.sentence() for check in result.checks if check.is_missed)
-        message = f"{left} ({result.cause})"
+        why = _CAUSES.get(result.cause, "Trimtab does not know why; its log has the plan")
+        message = f"{left}; cause: {result.cause}, {why}"
         self._record(request, WARNING, Reason.SCALE_DOWN_MISSED, message)
         log.warning("%s: %s", result.workload, message)
 
@@ -127,11 +138,12 @@ class ScaleDownReporter:
         causes = {"not in time": late, "failed": failed}
         listed = ", ".join(f"{count} {cause}" for cause, count in causes.items() if count)
         message = f"{late + failed} costs were not reverted ({listed}); the controller may follow them"
-        self._record(request, WARNING, Reason.COSTS_NOT_REVERTED, f"{request.before} → {request.after}: {message}")
+        self._record(request, WARNING, Reason.COSTS_NOT_REVERTED, message)
         log.warning("%s: %s", request.key, message)
         return message
 
     def _record(self, request: ScaleDownRequest, severity: str, reason: Reason, message: str) -> None:
+        """Record an event on the workload, with its sizes before and after."""
         if self._recorder is not None:
             about = ObjectReference(
                 api_version=Resource.of(self._kinds[request.kind]).api_version,
@@ -140,7 +152,8 @@ class ScaleDownReporter:
                 name=request.name,
                 uid=request.uid,
             )
-            self._recorder.record(about, severity, reason.value, message)
+            sizes = f"{request.before} → {request.after}"
+            self._recorder.record(about, severity, reason.value, f"{sizes}: {message}")
 
 
 def _observation(checks: Sequence[LevelCheck], plan: OpenPlan) -> str:
@@ -148,13 +161,17 @@ def _observation(checks: Sequence[LevelCheck], plan: OpenPlan) -> str:
     levelings = [leveling for each in plan.expected for leveling in each.levelings]
     pairs = list(zip(checks, levelings, strict=True))
     if not pairs:
-        return "no constraints to keep level"
+        return "observed; there are no constraints to keep level"
     check, leveling = next((pair for pair in pairs if pair[0].is_missed), pairs[0])
+    left, key = f"the controller left {counted(check.counts)}", check.topology_key
     if not check.is_missed:
-        return f"the controller left {counted(check.counts)}, as level as Trimtab would have"
-    would = counted(leveling.after)
-    return f"the controller left {counted(check.counts)}; Trimtab would have left {would} ({check.topology_key})"
+        return f"{left}, as level as Trimtab would have ({key})"
+    would = f"Trimtab would have left {counted(leveling.after)}"
+    return f"{left}; {would} ({key}); the policy observes, so nothing was changed"
 
 
-def _sentence(sizes: str, warnings: Sequence[str]) -> str:
-    return f"{sizes}: {'; '.join(warnings)}"
+def _about_plans(texts: Sequence[str], plans: Sequence[ControllerPlan]) -> str:
+    """What plans keep, and the topology key that the numbers are about, where it is one."""
+    found = [replicaset_plans.decisive_leveling(each.plan) for each in plans]
+    keys = {each.topology_key for each in found if each is not None}
+    return "; ".join(texts) + (f" ({keys.pop()})" if len(keys) == 1 else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from tests.unit.scaledown.policy_cluster import POLICIES
 from tests.unit.scaledown.scale_cluster import ScaleCluster
+from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.scaledown.intent.gate import Gate
 from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates
@@ -112,6 +113,26 @@ async def test_requests_that_are_observed_have_a_limit_of_their_own(cluster: Sca
         skips.append(found.skip)
     assert skips == [None, HoldOutcome.RATE_LIMITED]
     assert checking.limits.allow("default/Deployment/web")
+
+
+async def test_the_policy_of_an_observed_request_is_looked_up_once(
+    cluster: ScaleCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is prepared: a workload with subsets is planned whatever its policy says."""
+    await policy(cluster, mode="Observe")
+    lookups: list[str] = []
+    policies_in = cluster.view.policies_in
+
+    def counted(namespace: str) -> Iterable[ScaleDownPolicy]:
+        lookups.append(namespace)
+        return policies_in(namespace)
+
+    monkeypatch.setattr(cluster.view, "policies_in", counted)
+    checking = Checking(cluster)
+    found, _ = await checking.check(4)
+    assert isinstance(found, CheckedRequest)
+    assert not found.policy.is_enforced
+    assert (lookups, checking.prepared) == (["default"], [])
 
 
 async def test_requests_of_one_workload_are_limited(cluster: ScaleCluster) -> None:

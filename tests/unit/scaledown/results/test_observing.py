@@ -22,6 +22,8 @@ from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 
+ZONE = "topology.kubernetes.io/zone"
+NOTHING = "the policy observes, so nothing was changed"
 OBSERVED = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(mode="Observe")),))
 
 
@@ -44,7 +46,7 @@ async def test_an_observed_scale_down_holds_and_writes_nothing(cluster: ScaleClu
     assert cluster.events == [
         (
             "ScaleDownObserved",
-            "12 → 8: the controller left 4/4/0; Trimtab would have left 3/3/2 (topology.kubernetes.io/zone)",
+            f"12 → 8: the controller left 4/4/0; Trimtab would have left 3/3/2 ({ZONE}); {NOTHING}",
         )
     ]
     assert cluster.count("requests_total", outcome="observed") == 1
@@ -65,6 +67,12 @@ async def test_an_observed_request_waits_for_no_read(cluster: ScaleCluster) -> N
     await cluster.settle()
     await cluster.held(cluster.holder.hold(request))
     assert _reads_of_deployments(cluster) == reads + 1
+
+
+async def test_an_observed_request_may_be_newer_than_the_cache(cluster: ScaleCluster) -> None:
+    """The status of a workload changes all the time: another resourceVersion with the same size is enough."""
+    result, _ = await cluster.held(cluster.holder.hold(await cluster.request(8, resource_version="999999")))
+    assert result.outcome is HoldOutcome.OBSERVED
 
 
 async def test_a_review_that_the_cache_does_not_confirm_is_verified(cluster: ScaleCluster) -> None:
@@ -90,7 +98,10 @@ async def test_a_controller_that_does_as_well_is_recorded_too(cluster: ScaleClus
     await cluster.scale(11)
     await cluster.advance(2)
     assert cluster.events == [
-        ("ScaleDownObserved", "12 → 11: the controller left 4/4/3, as level as Trimtab would have")
+        (
+            "ScaleDownObserved",
+            f"12 → 11: the controller left 4/4/3, as level as Trimtab would have ({ZONE})",
+        )
     ]
 
 

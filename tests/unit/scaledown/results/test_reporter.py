@@ -73,6 +73,19 @@ def ended(result: LevelResult | None, *checks: LevelCheck, cause: str = "") -> P
     return PlanResult("shop/Deployment/web", "p", state, 4, {MissCause.LAG: 0}, result, cause, checks)
 
 
+NOTHING = "the policy observes, so nothing was changed"
+
+
+def observed(text: str) -> Event:
+    """The event of an observed scale-down."""
+    return ("Normal", "ScaleDownObserved", f"9 → 5: {text}")
+
+
+def missed(cause: str) -> Event:
+    """The event of a scale-down that left 3/0."""
+    return ("Warning", "ScaleDownMissed", f"9 → 5: left 3/0, a skew of 3 where 1 was possible (zone); cause: {cause}")
+
+
 @pytest.mark.parametrize(
     ("outcome", "want"),
     [
@@ -120,6 +133,21 @@ def test_a_skipped_request_is_a_warning_and_an_event_if_it_was_verified(stage: S
     assert stage.events == ([("Warning", "ScaleDownSkipped", f"9 → 5: {told}")] if verified else [])
 
 
+def test_the_event_of_a_skipped_request_has_the_details(stage: Stage) -> None:
+    """Which its user gets as further warnings."""
+    told = stage.reporter.skipped(checked().request, HoldOutcome.CONFLICT, details=("web and api overlap", "see both"))
+    assert stage.events == [("Warning", "ScaleDownSkipped", f"9 → 5: {told} (web and api overlap; see both)")]
+
+
+@pytest.mark.parametrize("cause", [*MissCause, HoldOutcome.BUSY, HoldOutcome.CONFLICT, HoldOutcome.FOREIGN_COSTS])
+def test_every_cause_of_a_miss_is_explained(stage: Stage, cause: str) -> None:
+    """In words, beside the value that metrics have."""
+    stage.reporter.ended(ended(LevelResult.MISSED, check(3), cause=cause), plan())
+    ((_, _, message),) = stage.events
+    assert f"; cause: {cause}, " in message
+    assert "does not know" not in message
+
+
 @pytest.mark.parametrize(
     ("fields", "result", "want"),
     [
@@ -128,8 +156,30 @@ def test_a_skipped_request_is_a_warning_and_an_event_if_it_was_verified(stage: S
         pytest.param(
             {},
             ended(LevelResult.MISSED, check(1, key="host"), check(3), cause="lag"),
-            [("Warning", "ScaleDownMissed", "zone: left 3/0, a skew of 3 where 1 was possible (lag)")],
+            [missed("lag, the controller acted before it saw the costs; Trimtab waits longer from now on")],
             id="missed: the constraint that is",
+        ),
+        pytest.param(
+            {},
+            ended(LevelResult.MISSED, check(3), cause="rate-limited"),
+            [
+                missed(
+                    "rate-limited, the scale-down was not planned: there were too many scale requests in a short time"
+                )
+            ],
+            id="missed: it was not planned",
+        ),
+        pytest.param(
+            {},
+            ended(LevelResult.MISSED, check(3), cause="rollout"),
+            [missed("rollout, a rollout was in progress, which decides how level the pods are in the end")],
+            id="missed: during a rollout",
+        ),
+        pytest.param(
+            {},
+            ended(LevelResult.MISSED, check(3), cause="unknown"),
+            [missed("unknown, Trimtab does not know why; its log has the plan")],
+            id="missed: nobody knows why",
         ),
         pytest.param(
             {"is_rolling": True},
@@ -147,31 +197,31 @@ def test_a_skipped_request_is_a_warning_and_an_event_if_it_was_verified(stage: S
         pytest.param(
             {"skipped": HoldOutcome.OBSERVED},
             ended(LevelResult.LEVEL, check(1)),
-            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 1/0, as level as Trimtab would have")],
+            [observed("the controller left 1/0, as level as Trimtab would have (zone)")],
             id="observed, and as level",
         ),
         pytest.param(
             {"skipped": HoldOutcome.OBSERVED},
             ended(LevelResult.MISSED, check(3)),
-            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 3/0; Trimtab would have left 2/2/1 (zone)")],
+            [observed(f"the controller left 3/0; Trimtab would have left 2/2/1 (zone); {NOTHING}")],
             id="observed, and less level",
         ),
         pytest.param(
             {"skipped": HoldOutcome.OBSERVED, "expected": (ExpectedLevel("u", (), (leveling(), leveling())),)},
             ended(LevelResult.MISSED, check(1, key="host"), check(3)),
-            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 3/0; Trimtab would have left 2/2/1 (zone)")],
+            [observed(f"the controller left 3/0; Trimtab would have left 2/2/1 (zone); {NOTHING}")],
             id="observed, and less level on the second constraint",
         ),
         pytest.param(
             {"skipped": HoldOutcome.OBSERVED, "expected": (ExpectedLevel("u", (), (leveling(), leveling())),)},
             ended(LevelResult.LEVEL, check(0, key="host"), check(1)),
-            [("Normal", "ScaleDownObserved", "9 → 5: the controller left 0/0, as level as Trimtab would have")],
+            [observed("the controller left 0/0, as level as Trimtab would have (host)")],
             id="observed, and as level on both",
         ),
         pytest.param(
             {"skipped": HoldOutcome.OBSERVED, "expected": ()},
             ended(LevelResult.LEVEL),
-            [("Normal", "ScaleDownObserved", "9 → 5: no constraints to keep level")],
+            [observed("observed; there are no constraints to keep level")],
             id="observed, without constraints",
         ),
     ],
@@ -194,7 +244,7 @@ def test_costs_that_another_writer_replaces_are_an_event(stage: Stage) -> None:
     stage.reporter.overwritten(plan(request=None), 2)
     assert stage.events == []
     stage.reporter.overwritten(plan(), 2)
-    message = "another writer replaced the deletion costs of 2 pods during the scale-down"
+    message = "9 → 5: another writer replaced the deletion costs of 2 pods during the scale-down"
     assert stage.events == [("Warning", "CostsOverwritten", message)]
 
 

@@ -62,6 +62,7 @@ async def test_a_planned_scale_down_is_an_event_and_ends_level(cluster: ScaleClu
     await cluster.advance(2)
     assert [reason for reason, _ in cluster.events] == ["ScaleDownPlanned"]
     assert cluster.events[0][1].startswith("12 → 6: kept 2/2/2; stock")
+    assert cluster.events[0][1].endswith(" (topology.kubernetes.io/zone)")
     assert cluster.count("results_total", mode="enforce", result="level", cause="") == 1
 
 
@@ -83,7 +84,7 @@ async def test_a_rate_limited_request_is_reported_and_its_result_checked() -> No
     assert any("too many scale requests" in text for answer in cluster.answers for text in answer)
     reasons = [reason for reason, _ in cluster.events]
     assert reasons == ["ScaleDownPlanned", "ScaleDownSkipped", "ScaleDownMissed"]
-    assert "where 1 was possible (rate-limited)" in cluster.events[-1][1]
+    assert "where 1 was possible (topology.kubernetes.io/zone); cause: rate-limited" in cluster.events[-1][1]
     assert cluster.count("results_total", mode="enforce", result="missed", cause="rate-limited") == 1
     assert cluster.count("fallbacks_total", reason="rate-limited") == 1
     await cluster.close()
