@@ -62,6 +62,12 @@ class Installation:
         """The name of its webhook configurations."""
         return str(self.trimtab.configuration["webhooks"]["registeredAs"])
 
+    @property
+    def secret(self) -> str:
+        """The name of the Secret with its certificates."""
+        read = Options(namespace=self.namespace, configuration=self.trimtab.configuration).read()
+        return read.webhooks.certificates.stored_in
+
     async def deploy(self) -> None:
         """Create the ConfigMap, the Service and the Deployments, and wait until their pods are ready."""
         tree = self.trimtab.configuration
@@ -282,7 +288,7 @@ async def untrusted(made: Installation) -> AsyncIterator[None]:
 @asynccontextmanager
 async def without_certificate(made: Installation) -> AsyncIterator[None]:
     """The Secret is deleted while the leader cannot create a new one."""
-    async with suspended(made, WEBHOOKS), _deleted(made.client, SECRETS, "trimtab-webhooks", made.namespace):
+    async with suspended(made, WEBHOOKS), _deleted(made.client, SECRETS, made.secret, made.namespace):
         yield
 
 
@@ -293,8 +299,7 @@ async def expiring(made: Installation) -> AsyncIterator[None]:
     def store(tree: JSON) -> None:
         tree["data"] = secret_data(_keyring(timedelta(days=345)))
 
-    name = "trimtab-webhooks"
-    async with suspended(made, WEBHOOKS), _changed(made.client, SECRETS, name, made.namespace, store):
+    async with suspended(made, WEBHOOKS), _changed(made.client, SECRETS, made.secret, made.namespace, store):
         yield
 
 
@@ -332,8 +337,19 @@ async def slow_clock(made: Installation) -> AsyncIterator[None]:
 @asynccontextmanager
 async def without_permissions(made: Installation) -> AsyncIterator[None]:
     """The controllers may not write in the namespace that they manage."""
-    async with _deleted(made.client, BINDINGS, "trimtab-controllers-writing", made.sandbox.name):
+    name = writing_binding(made.trimtab)
+    async with _deleted(made.client, BINDINGS, name, made.sandbox.name):
         yield
+
+
+def writing_binding(trimtab: Trimtab) -> str:
+    """The name of the RoleBinding with which the controllers write."""
+    (found,) = (
+        each["metadata"]["name"]
+        for each in trimtab.objects
+        if each["kind"] == "RoleBinding" and each["metadata"]["name"].startswith("trimtab-controllers-writing")
+    )
+    return str(found)
 
 
 # What others write.
@@ -362,13 +378,18 @@ async def rivals(made: Installation) -> AsyncIterator[None]:
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     for name in ("first", "second"):
         spec = {"owner": owner, "costs": dict.fromkeys(pods, 1)}
-        body = {"metadata": {"name": name}, "spec": spec}
+        body = {**_typed(PodGroupCost), "metadata": {"name": name}, "spec": spec}
         await made.client.create(Resource.of(PodGroupCost).raw, body, namespace=made.sandbox.name)
     try:
         yield
     finally:
         await made.client.delete_all(PodGroupCost, namespace=made.sandbox.name)
         await _forget_events(made)
+
+
+def _typed(kind: type[Any]) -> JSON:
+    resource = Resource.of(kind)
+    return {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
 async def _forget_events(made: Installation) -> None:
@@ -380,7 +401,7 @@ def policy(target: str, **strategy: Any) -> Breakage:
     """A ScaleDownPolicy for a Deployment of this name, created while the webhooks cannot refuse it."""
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
     spec: JSON = {"targetRef": reference} | ({"strategies": [strategy]} if strategy else {})
-    body = {"metadata": {"name": "broken"}, "spec": spec}
+    body = {**_typed(ScaleDownPolicy), "metadata": {"name": "broken"}, "spec": spec}
 
     @asynccontextmanager
     async def breaking(made: Installation) -> AsyncIterator[None]:

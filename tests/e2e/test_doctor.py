@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.breakages import BINDINGS, writing_binding
 from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, configuration, running
 from trimtab.api import times
 from trimtab.api.core import Namespace
@@ -26,7 +27,6 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.leases import LEASES
 from trimtab.kube.resources import untyped
 from trimtab.kube.sessions import Session
-from trimtab_lab import provisioning
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -88,7 +88,7 @@ async def test_an_installation_whose_pods_do_not_run_is_diagnosed(client: Client
         assert len(slow) == 1, found
         assert "TD501" in result["checked"]
         assert "TD501" not in found, found
-        await _take_away(client, made)
+        await _take_away(client, made, namespace)
         status, found, _ = await doctor("--namespace", made.namespace)
         assert status == 1
         if await authorizes(made):
@@ -128,12 +128,9 @@ async def _deploy(client: Client, tree: Any) -> None:
             await client.create(kind, each, namespace=tree["namespace"])
 
 
-async def _take_away(client: Client, made: Trimtab) -> None:
+async def _take_away(client: Client, made: Trimtab, namespace: str) -> None:
     """Remove the binding of the controllers' role for writing."""
-    for each in made.objects:
-        if each["kind"] == "RoleBinding" and each["metadata"]["name"] == "trimtab-controllers-writing":
-            kind = untyped(each["apiVersion"], each["kind"], provisioning.PLURALS[each["kind"]])
-            await client.delete(kind, each["metadata"]["name"], namespace=each["metadata"]["namespace"])
+    await client.delete(BINDINGS, writing_binding(made), namespace=namespace)
 
 
 async def authorizes(made: Trimtab) -> bool:

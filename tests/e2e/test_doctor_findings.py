@@ -26,7 +26,7 @@ from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.sessions import Session
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PATIENCE = 60.0
 NO_ANSWER = frozenset({"TD304", "TD401"})
@@ -131,6 +131,7 @@ def shown(found: list[dict[str, Any]]) -> str:
     return json.dumps(found, indent=1)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_a_finding_is_provoked_on_a_control_plane(case: Case, installation: Installation) -> None:
     """It appears with its message and fix, within a minute; beside it only what follows from the same cause."""
@@ -169,6 +170,7 @@ def test_every_rule_is_provoked() -> None:
     assert {case.id for case in CASES} == {rule.id for rule in RULES}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_what_was_mended_is_healthy(installation: Installation) -> None:
     """After all repairs nothing is found; the version of the API server stays what it is."""
     async with asyncio.timeout(PATIENCE):
