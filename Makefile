@@ -8,7 +8,7 @@ BROWSER_STAMP := $(VENV)/.browser
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test test-browser screenshots browser bench mutants fuzz promise soak e2e up docs generate image release clean
+.PHONY: help install lock lint format test test-browser screenshots browser bench bench-scale mutants fuzz promise soak e2e up docs generate image release clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ up: install ## Start a lab: API server, workload controllers, simulated nodes, a
 
 bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+
+bench-scale: install ## The long benchmarks: make bench-scale [ONLY=growth] [CONTROL_PLANE=DIR]
+	@$(BIN)/python -m bench.scale $(if $(ONLY),--only $(ONLY)) $(if $(CONTROL_PLANE),--control-plane $(CONTROL_PLANE)) $(ARGS)
 
 mutants: install ## Small changes of the core, which tests must notice: make mutants MINUTES=10 SEED=1
 	@$(BIN)/python -m tools.mutants --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
