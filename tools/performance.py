@@ -19,10 +19,10 @@ that does other work differs from itself: compare figures of one run with one an
 _BINDING = """
 ## Pods created and bound end to end
 
-5,000 nodes without kubelets; eight clients create pods of one workload, and a watch shows when the last has a node. The schedulers
-take turns on one control plane, each alone, with one configuration file and no limit of requests. Everything shares the machine:
-etcd, the API server, the clients and the scheduler. *Limit* is what the API server alone can take: the clients bind each pod
-themselves, without a scheduler. CPU is in milliseconds a pod, by process.
+5,000 nodes without kubelets; eight clients create pods of one workload, and a watch shows when the last has a node. The
+schedulers take turns on one control plane, each alone, with one configuration file and no limit of requests. Everything
+shares the machine: etcd, the API server, the clients and the scheduler. *Limit* is what the API server alone can take:
+the clients bind each pod themselves, without a scheduler. CPU is in milliseconds a pod, by process.
 
 | constraints | | pods a second | median | CPU | peak MiB of the scheduler |
 |---|---|---|---|---|---|
@@ -30,9 +30,9 @@ themselves, without a scheduler. CPU is in milliseconds a pod, by process.
 _GROWTH = """
 ## Growth with the cluster
 
-Decisions about one workload of 1,000 pods while the rest of the cluster grows, 20 pods a node (15,000 nodes have 300,000 pods). An
-exponent of 0 means that the rest of the cluster costs nothing, 1 that the time grows as the cluster does.
-The calibration sorts 10,000 tuples.
+Decisions about one workload of 1,000 pods while the rest of the cluster grows, 20 pods a node (15,000 nodes: 300,000
+pods). An exponent of 0 means that the rest of the cluster costs nothing, 1 that the time grows as the cluster does. The
+calibration sorts 10,000 tuples.
 
 """
 
@@ -52,11 +52,9 @@ def _binding(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     for row in rows:
         rates = row["pods a second"]
         cpu = ", ".join(f"{name} {value}" for name, value in row["CPU ms a pod"].items())
-        listed = " ".join(f"{rate:.0f}" for rate in rates)
-        peak = row["peak MiB"] or ""
-        yield (
-            f"| {row['constraints']} | {row['contender']} | {listed} | {statistics.median(rates):.0f} | {cpu} | {peak} |"
-        )
+        listed, median = " ".join(f"{rate:.0f}" for rate in rates), statistics.median(rates)
+        name = f"{row['constraints']} | {row['contender']}"
+        yield f"| {name} | {listed} | {median:.0f} | {cpu} | {row['peak MiB'] or ''} |"
 
 
 def _growth(results: Mapping[str, Any]) -> Iterator[str]:

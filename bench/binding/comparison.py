@@ -69,7 +69,7 @@ def _order(rounds: int, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The turns: the schedulers alternate, and the first of a round is the second of the next."""
     for number in range(rounds):
         yield LIMIT, "none"
-        contenders = tuple(CONTENDERS) if number % 2 == 0 else tuple(reversed(CONTENDERS))
+        contenders = tuple(CONTENDERS)[:: 1 if number % 2 == 0 else -1]
         for constraints in kinds:
             for contender in contenders:
                 yield contender, constraints
