@@ -72,8 +72,8 @@ up: install ## Start a lab: API server, workload controllers, simulated nodes, a
 bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
-bench-scale: install ## What processes cost at the start, with 5,000 nodes and 50,000 pods (minutes)
-	@$(BIN)/python -m bench.processes $(ARGS)
+bench-scale: install ## The long benchmarks: make bench-scale [ONLY=growth] [CONTROL_PLANE=DIR]
+	@$(BIN)/python -m bench.scale $(if $(ONLY),--only $(ONLY)) $(if $(CONTROL_PLANE),--control-plane $(CONTROL_PLANE)) $(ARGS)
 
 mutants: install ## Small changes of the core, which tests must notice: make mutants MINUTES=10 SEED=1
 	@$(BIN)/python -m tools.mutants --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)

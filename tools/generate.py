@@ -14,6 +14,7 @@ from tools import (
     lintrules,
     mergekeys,
     metrics,
+    performance,
     picture,
     reasons,
 )
@@ -34,6 +35,7 @@ def main() -> None:
     kustomize.main()
     lintrules.main()
     metrics.main()
+    performance.main()
     picture.main()
     reasons.main()
 

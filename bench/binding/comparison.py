@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.binding import controlplane
 from bench.binding.cluster import CONSTRAINTS
@@ -27,16 +28,21 @@ class Comparison:
         """The turns of one scheduler with one kind of constraints."""
         return [turn for turn in self.turns if (turn.contender, turn.constraints) == (contender, constraints)]
 
-    def rate(self, contender: str, constraints: str) -> float:
-        """The median rate, in pods a second."""
-        return statistics.median(turn.rate for turn in self.of(contender, constraints))
+    def tree(self) -> Mapping[str, Any]:
+        """The results as JSON: for each scheduler and kind of constraints the rates, CPU and memory."""
+        pairs = dict.fromkeys((turn.contender, turn.constraints) for turn in self.turns)
+        rows = [_row(contender, constraints, self.of(contender, constraints)) for contender, constraints in pairs]
+        return {"controlPlane": self.control_plane, "rows": rows}
 
-    def lines(self) -> Iterator[str]:
-        """One line for each scheduler and kind of constraints."""
-        for contender, constraints in dict.fromkeys((turn.contender, turn.constraints) for turn in self.turns):
-            turns = self.of(contender, constraints)
-            rates = " ".join(f"{turn.rate:.0f}" for turn in turns)
-            yield f"{constraints:5} {contender:15} {rates:24} pods/s   CPU ms a pod: {_cpu(turns)}"
+
+def _row(contender: str, constraints: str, turns: Sequence[Turn]) -> Mapping[str, Any]:
+    return {
+        "contender": contender,
+        "constraints": constraints,
+        "pods a second": [round(turn.rate, 1) for turn in turns],
+        "CPU ms a pod": {name: round(value, 2) for name, value in _cpu(turns).items()},
+        "peak MiB": round(max(turn.peak_mib for turn in turns)),
+    }
 
 
 def compare(folder: Path, *, rounds: int, pods: int, kinds: Sequence[str] = tuple(CONSTRAINTS)) -> Comparison:
@@ -49,12 +55,12 @@ async def _compare(folder: Path, state: Path, rounds: int, pods: int, kinds: Seq
     async with controlplane.running(folder, state) as plane:
         course = Course(plane, await Address.read(plane.kubeconfig))
         await asyncio.to_thread(course.prepare)
-        comparison = Comparison(plane.summary)
+        comparison = Comparison(plane.summary.partition(" from ")[0])
         for contender, constraints in _order(rounds, kinds):
             is_limit = contender == LIMIT
             taken = (course.bind_only, pods) if is_limit else (course.take, contender, constraints, pods)
             turn = await asyncio.to_thread(*taken)
-            print(f"  {constraints:5} {contender:15} {turn.rate:6.1f} pods/s  CPU ms a pod: {_cpu([turn])}", flush=True)
+            print(f"  {constraints:5} {contender:15} {turn.rate:6.1f} pods/s", flush=True)
             comparison.turns.append(turn)
         return comparison
 
@@ -63,20 +69,13 @@ def _order(rounds: int, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The turns: the schedulers alternate, and the first of a round is the second of the next."""
     for number in range(rounds):
         yield LIMIT, "none"
-        contenders = tuple(CONTENDERS) if number % 2 == 0 else tuple(reversed(CONTENDERS))
+        contenders = tuple(CONTENDERS)[:: 1 if number % 2 == 0 else -1]
         for constraints in kinds:
             for contender in contenders:
                 yield contender, constraints
 
 
-def _cpu(turns: Iterable[Turn]) -> str:
-    by_process: dict[str, list[float]] = {}
-    for turn in turns:
-        for name, seconds in turn.cpu.items():
-            by_process.setdefault(name, []).append(seconds / turn.pods * 1e3)
-    return ", ".join(f"{name} {statistics.median(values):.2f}" for name, values in by_process.items())
-
-
-def medians(comparison: Comparison, kinds: Iterable[str]) -> Mapping[str, float]:
-    """How many times kube-scheduler's rate Trimtab's is, by kind of constraints."""
-    return {kind: comparison.rate("trimtab", kind) / comparison.rate("kube-scheduler", kind) for kind in kinds}
+def _cpu(turns: Sequence[Turn]) -> Mapping[str, float]:
+    """The median CPU time of each process, in milliseconds a pod."""
+    names = turns[0].cpu
+    return {name: statistics.median(turn.cpu[name] / turn.pods * 1e3 for turn in turns) for name in names}

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -160,8 +161,10 @@ class AssignedPods:
     def _run(self) -> None:
         try:
             self._socket.sendall(self._request)
+            response = HTTPResponse(self._socket)  # which joins chunks: an event may be split between two
+            response.begin()
             rest = b""
-            while chunk := self._socket.recv(1 << 18):
+            while chunk := response.read1(1 << 18):
                 data = rest + chunk
                 added = data.count(_ADDED)
                 rest = data[1 - len(_ADDED) :]
@@ -169,5 +172,5 @@ class AssignedPods:
                     with self._changed:
                         self.count, self.last = self.count + added, time.perf_counter()
                         self._changed.notify_all()
-        except OSError:
+        except (OSError, HTTPException):
             return

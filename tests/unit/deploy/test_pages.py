@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools import commands, lintrules, metrics, reasons
+from tools import commands, lintrules, metrics, performance, reasons
 from trimtab.api.annotations import Reason
 
 
@@ -25,6 +25,11 @@ def test_a_docstring_of_another_form_is_refused(docstring: str) -> None:
     """A reason that is added must say where it appears."""
     with pytest.raises(ValueError, match="Where: Meaning"):
         reasons._entry("New", docstring)  # noqa: SLF001 - what a new member would meet
+
+
+def test_the_page_of_performance_is_current() -> None:
+    """`make generate` writes it from the results of `make bench-scale`."""
+    assert performance.TARGET.read_text() == performance.generate()
 
 
 def test_the_page_of_metrics_is_current() -> None:

@@ -1,0 +1,70 @@
+"""The long benchmarks: `make bench-scale`, or `make bench-scale ONLY=growth`; `CONTROL_PLANE=DIR` for real binaries.
+
+Each figure is a function that returns JSON; the results of the figures that ran replace theirs in `bench/scale.json`,
+from which `make generate` writes docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import growth
+from bench.binding import comparison
+
+RESULTS = Path(__file__).with_name("scale.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What figures may need."""
+
+    control_plane: Path | None
+    rounds: int
+    pods: int
+
+
+def _growth(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
+    return growth.measure()
+
+
+def _binding(options: Options) -> Mapping[str, Any] | None:
+    if options.control_plane is None:
+        return None
+    return comparison.compare(options.control_plane, rounds=options.rounds, pods=options.pods).tree()
+
+
+FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {"growth": _growth, "binding": _binding}
+"""By name; None where a figure needs a control plane and there is none."""
+
+
+def main() -> None:
+    """Measure what was asked for, one after the other."""
+    parser = argparse.ArgumentParser(prog="make bench-scale", description=__doc__)
+    parser.add_argument("--only", choices=sorted(FIGURES), help="one figure instead of all")
+    parser.add_argument("--control-plane", type=Path, help="a folder with etcd, kube-apiserver and kube-scheduler")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of each scheduler with each kind of constraints")
+    parser.add_argument("--pods", type=int, default=1_000, help="pods of a turn")
+    given = parser.parse_args()
+    options = Options(given.control_plane, given.rounds, given.pods)
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in [given.only] if given.only else FIGURES:
+        print(name, flush=True)
+        measured = FIGURES[name](options)
+        if measured is None:
+            print("  left out: it needs CONTROL_PLANE=DIR")
+            continue
+        machine = {"python": platform.python_version(), "cores": os.cpu_count()}
+        results[name] = {"machine": machine, **measured}
+        print(json.dumps(measured, indent=2), flush=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

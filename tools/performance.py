@@ -1,0 +1,83 @@
+"""Writes `docs/performance.md` from `bench/scale.json`, which `make bench-scale` writes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "bench" / "scale.json"
+TARGET = ROOT / "docs" / "performance.md"
+HEADING = """# Performance
+
+The results of `make bench-scale`, generated from `bench/scale.json` by `make generate`. Machines differ, and a machine
+that does other work differs from itself: compare figures of one run with one another.
+"""
+_BINDING = """
+## Pods created and bound end to end
+
+5,000 nodes without kubelets; eight clients create pods of one workload, and a watch shows when the last has a node. The
+schedulers take turns on one control plane, each alone, with one configuration file and no limit of requests. Everything
+shares the machine: etcd, the API server, the clients and the scheduler. *Limit* is what the API server alone can take:
+the clients bind each pod themselves, without a scheduler. CPU is in milliseconds a pod, by process.
+
+| constraints | | pods a second | median | CPU | peak MiB of the scheduler |
+|---|---|---|---|---|---|
+"""
+_GROWTH = """
+## Growth with the cluster
+
+Decisions about one workload of 1,000 pods while the rest of the cluster grows, 20 pods a node (15,000 nodes: 300,000
+pods). An exponent of 0 means that the rest of the cluster costs nothing, 1 that the time grows as the cluster does. The
+calibration sorts 10,000 tuples.
+
+"""
+
+
+def generate() -> str:
+    """The text of the page."""
+    results = json.loads(SOURCE.read_text(encoding="utf-8"))
+    text = HEADING
+    if "binding" in results:
+        text += _BINDING + "\n".join(_binding(results["binding"]["rows"])) + "\n" + _machine(results["binding"])
+    if "growth" in results:
+        text += _GROWTH + "\n".join(_growth(results["growth"])) + "\n" + _machine(results["growth"])
+    return text
+
+
+def _binding(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        rates = row["pods a second"]
+        cpu = ", ".join(f"{name} {value}" for name, value in row["CPU ms a pod"].items())
+        listed, median = " ".join(f"{rate:.0f}" for rate in rates), statistics.median(rates)
+        name = f"{row['constraints']} | {row['contender']}"
+        yield f"| {name} | {listed} | {median:.0f} | {cpu} | {row['peak MiB'] or ''} |"
+
+
+def _growth(results: Mapping[str, Any]) -> Iterator[str]:
+    sizes = results["sizes"]
+    yield "| | " + " | ".join(f"{int(size):,} nodes" for size in sizes) + " | exponent |"
+    yield "|---" * (len(sizes) + 2) + "|"
+    for name in next(iter(sizes.values())):
+        slope = results["exponents"].get(name)
+        values = " | ".join(f"{measured[name]:.3g}" for measured in sizes.values())
+        yield f"| {name} | {values} | {'' if slope is None else f'{slope:.2f}'} |"
+
+
+def _machine(results: Mapping[str, Any]) -> str:
+    machine = results["machine"]
+    plane = f", {results['controlPlane']}" if "controlPlane" in results else ""
+    note = f" {results['note']}" if "note" in results else ""
+    return f"\nMeasured with Python {machine['python']} on {machine['cores']} cores{plane}.{note}\n"
+
+
+def main() -> None:
+    """Write the page."""
+    TARGET.write_text(generate(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
