@@ -6,6 +6,7 @@ types, so that Helm refuses what `trimtab run` would refuse, and says where.
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -143,6 +144,8 @@ def _certificates() -> JSON:
 
 def _closed(name: str, tree: JSON) -> JSON:
     """A type without the fields that are set elsewhere; others are refused, as they are when the file is read."""
+    if "description" in tree:
+        tree = {**tree, "description": inspect.cleandoc(tree["description"])}  # as Python 3.13 stores it
     if "properties" not in tree:
         return tree
     left_out = ELSEWHERE.get(name, ())

@@ -13,6 +13,10 @@ from cryptography.x509.oid import NameOID
 
 _FROM = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _UNTIL = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
+_SIGNS = x509.KeyUsage(
+    False, False, False, False, False, key_cert_sign=True, crl_sign=False, encipher_only=False, decipher_only=False
+)
+"""What an authority's certificate must say to be one: Python 3.13 checks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,9 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         basic = x509.BasicConstraints(ca=True, path_length=None)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         builder = _builder(self._name, self._name, self._key).add_extension(basic, critical=True)
+        builder = builder.add_extension(identifier, critical=False).add_extension(_SIGNS, critical=True)
         self.certificate = _pem(builder.sign(self._key, hashes.SHA256()))
 
     def server(self, *names: str) -> Pair:
@@ -43,7 +49,8 @@ class Authority:
 
     def _signed(self, name: str, extension: x509.SubjectAlternativeName | None, password: bytes = b"") -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(_name(name), self._name, key)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = _builder(_name(name), self._name, key).add_extension(issuer, critical=False)
         if extension is not None:
             builder = builder.add_extension(extension, critical=False)
         protection = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
