@@ -22,7 +22,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bench.figures import calibration
 from tests.browser.labs import CHROMIUM, FLAGS
@@ -265,10 +265,19 @@ def _measure_restricted(url: str, pid: int) -> None:
     with urllib.request.urlopen(asked, timeout=60) as stream:  # noqa: S310 - as above
         stream.readline()
         print(f"a viewer who may not list nodes: its first state after {(time.monotonic() - started) * 1000:.0f} ms")
-        reader = threading.Thread(target=lambda: [None for _ in stream], daemon=True)
+        is_over = threading.Event()
+        reader = threading.Thread(target=_read, args=(stream, is_over))
         reader.start()
         time.sleep(5)  # the first overviews of all workloads
         print(f"server: {_share(pid, _SECONDS):.1%} of a core with that viewer, {_resident(pid):.0f} MiB")
+        is_over.set()
+        reader.join()
+
+
+def _read(stream: IO[bytes], is_over: threading.Event) -> None:
+    """Read what is sent, as a page does."""
+    while not is_over.is_set():
+        stream.readline()
 
 
 def _measure_viewer(url: str, pid: int) -> None:

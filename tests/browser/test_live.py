@@ -69,6 +69,8 @@ def test_the_buttons_of_the_lab(page: Page, lab: Lab) -> None:
     lab.kubectl("create", "deployment", "shop", "--image=example.com/shop:1", "--replicas=6")
     shop = "default/Deployment/shop"
     page.goto(f"{lab.url}?tab=lab&workload={shop}")
+    page.wait_for_selector("#map:not([hidden]) article.domain")
+    assert page.locator("#lab-zone").input_value() not in {"", "zone-a", "zone-b"}
     page.locator("#lab-zone").fill("zone-new")
     page.locator("#lab-nodes").fill("2")
     page.locator('[data-action="add-zone"]').click()
@@ -92,6 +94,17 @@ def test_the_buttons_of_the_lab(page: Page, lab: Lab) -> None:
     page.locator("#lab-zone").fill("zone-a")
     page.locator('[data-action="add-zone"]').click()
     page.wait_for_function("() => document.getElementById('lab-result').textContent.includes('exists already')")
+
+
+def test_focus_in_the_table_survives_changes(page: Page, lab: Lab) -> None:
+    """A row that changes keeps its link, and a keyboard its place."""
+    lab.kubectl("create", "deployment", "cart", "--image=example.com/cart:1", "--replicas=2")
+    page.goto(f"{lab.url}?tab=workloads")
+    row = 'tr[data-key="default/Deployment/cart"]'
+    page.locator(f"{row} a").focus()
+    lab.kubectl("scale", "deployment/cart", "--replicas=3")
+    page.locator(f"{row} td", has_text="3/3").wait_for()
+    assert page.evaluate("() => document.activeElement.textContent") == "default/cart"
 
 
 def test_a_scale_down_is_a_decision(page: Page, lab: Lab) -> None:

@@ -55,7 +55,7 @@ def test_the_page_loads(page: Page, capture: Path) -> None:
 
 
 def test_the_slider_agrees_with_the_command_for_every_size(page: Page, capture: Path) -> None:
-    """Victims, and the pods of each domain: now, after the plan, and as stock may leave them."""
+    """Victims, and the pods of each domain: now, after the plan, and as stock may leave them; the result in large."""
     with dashboard(capture.parent, "--snapshot", str(capture)) as url:
         page.goto(f"{url}?workload={WEB}")
         for replicas in range(29, -1, -1):
@@ -67,6 +67,9 @@ def test_the_slider_agrees_with_the_command_for_every_size(page: Page, capture: 
             for constraint in controller["constraints"]:
                 columns = (constraint[name] for name in ("domains", "before", "after", "stock"))
                 assert numbers(page, constraint["topologyKey"]) == [list(row) for row in zip(*columns, strict=True)]
+            zones = controller["constraints"][0]
+            expected = [" / ".join(map(str, zones[name])) for name in ("after", "stock")]
+            assert page.locator(".verdict dd").all_text_contents() == expected
             page.wait_for_function(
                 "count => document.querySelectorAll('.pod[data-goes]').length === count", arg=len(names)
             )
@@ -303,6 +306,7 @@ def test_large_clusters_are_drawn_by_domain(
         page.locator('[data-domain="zone-a"] canvas').focus()
         page.keyboard.press("ArrowRight")
         page.wait_for_function("() => document.getElementById('explanation').textContent.startsWith('zone-a-0: ')")
+        page.wait_for_function("() => document.getElementById('explanation').textContent.includes(' of 30: ')")
         page.locator("#replicas").fill("10")
         page.wait_for_selector(f'#plan[data-shown="{WEB}@10"]', state="attached")
         record_property("told", f"{page.locator('#cluster').inner_text()}")
