@@ -107,7 +107,7 @@ async def _changed(
     try:
         yield original
     finally:
-        await _replace(client, kind, original, lambda tree: (tree.clear(), tree.update(deepcopy(original))))
+        await _replace(client, kind, original, lambda tree: tree.update(deepcopy(original)))
 
 
 async def _replace(client: Client, kind: Resource[JSON], original: JSON, change: Change) -> None:
