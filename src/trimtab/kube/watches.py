@@ -101,8 +101,7 @@ class _RawEvent(Model):
 def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
     """Decode a page of a list in parts of a few objects, at least one; each has the page's version and token.
 
-    Between two parts the reader can let other tasks run, and free what it does not keep: a page decoded as a whole
-    leaves holes in memory that are not filled again.
+    Between two parts the reader can let other tasks run.
     """
     raw = _split(data, _RawList)
     items = raw.items or ()
