@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import operator
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -22,14 +21,12 @@ from msgspec import inspect
 from trimtab.api import nesting
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
-from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
-from trimtab.api.pods import Pod, PodList, PodSpec
+from trimtab.api.pods import PodList
+from trimtab.api.pooling import share
 
 T = TypeVar("T")
 
-_pack = msgspec.msgpack.Encoder().encode
-_set = msgspec.structs.force_setattr
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
@@ -37,14 +34,6 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
 _TOO_MANY = re.compile(r"Expected `(?:array|object)` of length <= (\d+)")
 _SEARCHED = 1000
 """How many parts of an object are tried to find the wrong one."""
-
-_POOL_LIMIT = 16_384
-
-_OWN = ("node_name", "host_network", "priority", "termination_grace_period_seconds")
-_SHARED_SPEC = tuple(field for field in PodSpec.__struct_fields__ if field not in _OWN)
-_SHARED_METADATA = ("labels", "owner_references")
-_spec_values = operator.attrgetter(*_SHARED_SPEC)
-_metadata_values = operator.attrgetter(*_SHARED_METADATA)
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
@@ -57,7 +46,7 @@ def decode(data: bytes | str, kind: type[T]) -> T:
     return _decode(nesting.cut(data.encode() if isinstance(data, str) else data), kind)
 
 
-def decode_exactly(data: bytes, kind: type[T]) -> T:
+def decode_exactly(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     """Decode JSON that fits the type as it is: the fast path alone. Raises an error without a path otherwise."""
     value: T = _decoder(cast("Hashable", kind)).decode(data)
     return value
@@ -122,54 +111,6 @@ def encode(value: Any) -> bytes:
 def to_tree(value: Any) -> Any:
     """The plain values that `encode` writes."""
     return msgspec.json.decode(encode(value))
-
-
-class SpecPool:
-    """Keeps one copy of the parts that pods of a template have in common.
-
-    All pods of a template have the same containers, affinity, tolerations and spread constraints; they differ in the
-    node and a few names. The pool keeps one set of objects for each distinct combination, found by its packed bytes. A
-    full pool (labels of finished Jobs never recur) is cleared: existing pods keep their objects, and later ones share
-    new objects.
-    """
-
-    __slots__ = ("_metadata", "_specs")
-
-    def __init__(self) -> None:
-        self._specs: dict[bytes, tuple[Any, ...]] = {}
-        self._metadata: dict[bytes, tuple[Any, ...]] = {}
-
-    def __len__(self) -> int:
-        return len(self._specs)
-
-    def adopt(self, pod: Pod) -> Pod:
-        """Replace parts of the pod by equal objects of the pool. The pod's value does not change."""
-        _adopt(pod.spec, _SHARED_SPEC, _spec_values, self._specs)
-        _adopt(pod.metadata, _SHARED_METADATA, _metadata_values, self._metadata)
-        return pod
-
-
-def _adopt(
-    owner: PodSpec | ObjectMeta,
-    fields: tuple[str, ...],
-    values_of: Callable[[Any], tuple[Any, ...]],
-    pool: dict[bytes, tuple[Any, ...]],
-) -> None:
-    values = values_of(owner)
-    if len(pool) >= _POOL_LIMIT:
-        pool.clear()
-    known = pool.setdefault(_pack(values), values)
-    if known is not values:
-        for field, mine, shared in zip(fields, values, known, strict=True):
-            if mine is not shared:
-                _set(owner, field, shared)
-
-
-def share(pods: Iterable[Pod], pool: SpecPool | None = None) -> None:
-    """Let these pods share equal parts, among themselves and with the pool."""
-    pool = SpecPool() if pool is None else pool
-    for pod in pods:
-        pool.adopt(pod)
 
 
 @functools.lru_cache(maxsize=256)

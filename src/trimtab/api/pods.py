@@ -1,7 +1,7 @@
 """The Pod, with the fields that scheduling and deletion use.
 
 Omitted on purpose: what only a kubelet needs (probes, environment, mounts) and names without meaning that differ from
-pod to pod (of volumes). The rest is the same for all pods of a template, and is stored once (see `codec`).
+pod to pod (of volumes). The rest is the same for all pods of a template, and is stored once (see `pooling`).
 """
 
 from __future__ import annotations
@@ -253,8 +253,6 @@ class PodStatus(Model):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
     pod_ip: str = msgspec.field(name="podIP", default="")
-    host_ip: str = msgspec.field(name="hostIP", default="")
-    start_time: datetime | None = None
     allocated_resources: ResourceList = {}
     resources: ResourceRequirements | None = None
 

@@ -28,8 +28,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-from trimtab.api.codec import SpecPool
 from trimtab.api.pods import Pod
+from trimtab.api.pooling import PodPool, trim
 from trimtab.kube import versions
 from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
@@ -95,7 +95,7 @@ class Informer(Generic[T]):
         self._failures = 0
         self._reported = ""
         self._unreadable: set[Key] = set()
-        self._pool = SpecPool() if self.resource.model is Pod else None
+        self._pool = PodPool() if self.resource.model is Pod else None
 
     # Reading.
 
@@ -277,7 +277,7 @@ class Informer(Generic[T]):
             old = None
         try:
             if self._pool is not None:
-                self._pool.adopt(cast("Pod", new))
+                self._pool.adopt(trim(cast("Pod", new)))
             self.store.put(key, new)
         except Exception as error:  # noqa: BLE001 - no object may end a watch
             metadata = new.metadata

@@ -6,6 +6,7 @@ order, so that reads from an index do not depend on hashes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Generic, Protocol, TypeVar
 
@@ -79,6 +80,8 @@ class Store(Generic[T]):
     def put(self, key: Key, an_object: T) -> T | None:
         """Store an object; return the one that it replaces. If an index function fails, nothing is changed."""
         old = self._objects.get(key)
+        if old is None:
+            key = Key(sys.intern(key))  # other tables of the process hold the same one
         values = {name: dict.fromkeys(function(an_object)) for name, function in self._functions.items()}
         self._objects[key] = an_object
         for name, function in self._functions.items():

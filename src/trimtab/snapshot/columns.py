@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,8 @@ class Rows:
         return iter(self.index.values())
 
     def take(self, name: str) -> int:
-        """Assign a row to a name that has none."""
+        """Assign a row to a name that has none. Names are interned: a store may hold the same one."""
+        name = sys.intern(name)
         if self._free:
             row = self._free.pop()
             self.names[row] = name

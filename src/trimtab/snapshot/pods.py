@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -270,9 +269,8 @@ class PodTable:
             self.owners.release(before)
 
 
-@functools.lru_cache(maxsize=65536)
 def nanoseconds(moment: datetime | None) -> int:
-    """A time as the columns hold it. Cached: times have whole seconds, so many pods share one.
+    """A time as the columns hold it.
 
     1970 itself becomes a nanosecond later, to differ from NEVER; times are limited to 146 years before and after it.
     """

@@ -117,13 +117,13 @@ def _pod_level(pod: Pod, *, resized: bool) -> _Sums:
     names = [name for name in requested if name in (CPU, MEMORY) or name.startswith("hugepages-")]
     given = pod.status.resources
     if names and resized and given is not None:
-        requested = _granted(requested, given, pod.status.allocated_resources, infeasible=_infeasible(pod))
+        requested = _granted(requested, given, pod.status.allocated_resources, infeasible=is_infeasible(pod))
     return {name: requested.get(name, _ZERO) for name in names}
 
 
 def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> _Sums:
     statuses = {status.name: status for status in _statuses(pod) if resized and status.resources is not None}
-    infeasible = _infeasible(pod)
+    infeasible = is_infeasible(pod)
     total: _Sums = {}
     for container in pod.spec.containers:
         _add(total, _effective(container, statuses.get(container.name), infeasible, missing))
@@ -183,7 +183,8 @@ def _statuses(pod: Pod) -> Iterable[ContainerStatus]:
     yield from pod.status.init_container_statuses
 
 
-def _infeasible(pod: Pod) -> bool:
+def is_infeasible(pod: Pod) -> bool:
+    """Whether its resize was found infeasible, so that the requested amounts do not count."""
     condition = pod.status.condition("PodResizePending")
     return condition is not None and condition.reason == "Infeasible"
 
@@ -195,4 +196,4 @@ def _resized(pod: Pod) -> list[object]:
     ]
     if pod.status.resources is not None:
         given.append((pod.status.resources, pod.status.allocated_resources))
-    return [given, _infeasible(pod)] if given else []
+    return [given, is_infeasible(pod)] if given else []

@@ -10,37 +10,52 @@ with snapshot.with_assumed(placed=[(pod, "node-a")], gone=["default/web-2"]):
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
-from trimtab.api.codec import SpecPool
 from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.api.pooling import PodPool
 from trimtab.api.selectors import Selector
 from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.counts import TallyBook, TallyKey
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.pods import NOWHERE, PodTable
-from trimtab.snapshot.requests import Requests, RequestsBook
+from trimtab.snapshot.requests import Requests, RequestsBook, is_infeasible
 from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
 from trimtab.snapshot.terms import TermBook
 
 Group = Service | ReplicationController | ReplicaSet | StatefulSet | CloneSet
 """Services and workloads, from whose selectors default constraints take theirs."""
 Watched = Pod | Node | Namespace | Group
+_used_spec = operator.attrgetter("affinity", "containers", "init_containers", "resources", "overhead")
+_used_status = operator.attrgetter("container_statuses", "init_container_statuses", "resources", "allocated_resources")
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
 
 
-@dataclass(frozen=True, slots=True)
-class _Contribution:
+_USAGES_LIMIT = 16_384
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Usage:
+    """What a pod uses on its node; the same object for all pods with the same parts."""
+
+    requests: Requests
+    shape: Shape
+    parts: tuple[Any, ...]
+    """The parts of a pod that it was computed from: while they are held, their identities are theirs alone."""
+
+
+class _Contribution(NamedTuple):
     """The amounts that a pod adds to the counts, so that exactly these are subtracted again."""
 
     node: int
@@ -61,10 +76,12 @@ class Snapshot:
         self.terms = TermBook(self.nodes)
         self.ports: dict[tuple[str, int], dict[int, Counter[HostPort]]] = {}
         self._groups: dict[type, dict[str, dict[str, Group]]] = {}
-        self._pool = SpecPool()
+        self._pool = PodPool()
         self._requests = RequestsBook()
         self._shapes = ShapeBook()
-        self._contributions: dict[int, _Contribution] = {}
+        self._usages: dict[tuple[int, int], _Usage] = {}
+        self._counted: list[_Usage | None] = []
+        """The usage with which the pod of each row is counted, beside its columns; None if it is not."""
 
     def copy(self) -> Snapshot:
         """The same cluster, for a decision that takes long and is made in another thread while events go on.
@@ -82,7 +99,7 @@ class Snapshot:
             kind: {namespace: dict(found) for namespace, found in of_kind.items()}
             for kind, of_kind in self._groups.items()
         }
-        made._contributions = dict(self._contributions)
+        made._counted = list(self._counted)
         return made
 
     def put(self, watched: Watched) -> None:
@@ -174,17 +191,24 @@ class Snapshot:
         pods, nodes = self.pods, self.nodes
         self._pool.adopt(pod)
         usage = self._usage(pod)  # first: invalid quantities must change nothing
-        row = pods.rows.index.get(pod.key)
+        key = pod.key
+        row = pods.rows.index.get(key)
         if row is None:
-            row = pods.take(pod.key)
+            row = self._take(key)
             old_node, old_labels = NOWHERE, None
         else:
             old_node, old_labels = int(pods.node[row]), int(pods.label_set[row])
         node = nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
         labels = pods.labels.take(pod.metadata.namespace, pod.metadata.labels)
-        self._update_counts(row, usage and _Contribution(node, labels, pod.terminating, *usage))
+        self._update_counts(row, usage, node=node, labels=labels, terminating=pod.terminating)
         pods.write(row, pod, node=node, labels=labels, assumed=assumed)
         self._release_references(old_node, old_labels)
+
+    def _take(self, key: str) -> int:
+        row = self.pods.take(key)
+        if row == len(self._counted):
+            self._counted.append(None)
+        return row
 
     def _drop_pod(self, key: str) -> None:
         row = self.pods.rows.index.get(key)
@@ -201,23 +225,44 @@ class Snapshot:
         if labels is not None and self.pods.labels.release(labels):
             self.tallies.forget_labels(labels)
 
-    def _usage(self, pod: Pod) -> tuple[Requests, Shape] | None:
-        """The usage of a pod on its node; None if it has no node, or has finished."""
+    def _usage(self, pod: Pod) -> _Usage | None:
+        """The usage of a pod on its node; None if it has no node, or has finished.
+
+        The parts that it depends on are shared by the pods of a template, so it is found by their identity.
+        """
         if not pod.spec.node_name or pod.finished:
             return None
-        return self._requests.of(pod), self._shapes.of(pod)
+        spec, status = pod.spec, pod.status
+        parts = (pod.metadata.namespace, *_used_spec(spec), *_used_status(status), is_infeasible(pod))
+        identity = (id(spec.containers), id(status.container_statuses))
+        known = self._usages.get(identity)
+        if known is None or known.parts != parts:
+            if len(self._usages) >= _USAGES_LIMIT:
+                self._usages.clear()
+            known = self._usages[identity] = _Usage(self._requests.of(pod), self._shapes.of(pod), parts)
+        return known
 
-    def _update_counts(self, row: int, contribution: _Contribution | None) -> None:
-        """Update the counts for a pod; most events change none of them."""
-        if self._contributions.get(row) == contribution:
-            return
-        self._subtract(row)
-        if contribution is not None:
-            self._contributions[row] = contribution
-            self._apply(contribution, 1)
+    def _update_counts(self, row: int, usage: _Usage | None, *, node: int, labels: int, terminating: bool) -> None:
+        """Update the counts for a pod; most events change none of them. Its columns have what is counted so far."""
+        before = self._contribution(row)
+        after = None if usage is None else _Contribution(node, labels, terminating, usage.requests, usage.shape)
+        if before != after:
+            if before is not None:
+                self._apply(before, -1)
+            if after is not None:
+                self._apply(after, 1)
+        self._counted[row] = usage
+
+    def _contribution(self, row: int) -> _Contribution | None:
+        usage, pods = self._counted[row], self.pods
+        if usage is None:
+            return None
+        terminating = bool(pods.terminating[row])
+        return _Contribution(int(pods.node[row]), int(pods.label_set[row]), terminating, usage.requests, usage.shape)
 
     def _subtract(self, row: int) -> None:
-        contribution = self._contributions.pop(row, None)
+        contribution = self._contribution(row)
+        self._counted[row] = None
         if contribution is not None:
             self._apply(contribution, -1)
 

@@ -1,0 +1,154 @@
+"""Memory of pods: equal parts are kept once, and what nothing reads is not kept.
+
+All pods of a template have the same containers, affinity, tolerations, labels, owner and (but for a few restarts) the
+same container statuses; they differ in names, a node, an address and times. A pool keeps one object for each distinct
+combination of the equal parts, found by its packed bytes. A part of the pool that is full (labels of finished Jobs
+never recur) is cleared: existing pods keep their objects, and later ones share new objects.
+
+Nothing reads (`UNREAD_CONDITIONS`, `UNREAD_ANNOTATIONS`) the conditions in which a kubelet reports its progress, nor
+where a network plugin records what it did. They are different for each pod, and would be half of its memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from trimtab.api.meta import ObjectMeta
+from trimtab.api.pods import Pod, PodCondition, PodSpec, PodStatus
+
+UNREAD_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "ContainersReady"})
+"""The conditions that no decision reads. `PodScheduled` is read only while it is not True."""
+UNREAD_ANNOTATIONS = (
+    "cni.projectcalico.org/",
+    "k8s.ovn.org/",
+    "k8s.v1.cni.cncf.io/network-status",
+    "kubectl.kubernetes.io/last-applied-configuration",
+)
+"""Beginnings of the annotations that no decision reads: what network plugins record, and kubectl for itself."""
+
+S = TypeVar("S", PodSpec, PodStatus, ObjectMeta)
+_Values = Callable[[Any], tuple[Any, ...]]
+
+_LIMIT = 16_384
+_ANNOTATIONS_LIMIT = 2_048
+"""Where annotations differ from pod to pod (costs), none recurs; those of one template are listed one after another."""
+
+_OWN_SPEC = ("node_name", "host_network", "priority")
+_OWN_STATUS = ("conditions", "pod_ip")
+_OWN_METADATA = ("name", "uid", "resource_version", "creation_timestamp", "deletion_timestamp", "annotations")
+
+_pack = msgspec.msgpack.Encoder().encode
+_set = msgspec.structs.force_setattr
+
+
+class PodPool:
+    """Keeps one copy of the parts that pods have in common."""
+
+    __slots__ = ("_annotations", "_metadata", "_specs", "_statuses")
+
+    def __init__(self) -> None:
+        self._specs = _Part(PodSpec, _OWN_SPEC, "containers")
+        self._statuses = _Part(PodStatus, _OWN_STATUS, "container_statuses")
+        self._metadata = _Part(ObjectMeta, _OWN_METADATA, "labels")
+        self._annotations: dict[bytes, Mapping[str, str]] = {}
+
+    def __len__(self) -> int:
+        """The number of distinct specs."""
+        return len(self._specs)
+
+    def adopt(self, pod: Pod) -> Pod:
+        """Replace parts of the pod by equal ones of the pool. The pod's value does not change."""
+        spec = self._specs.adopted(pod.spec)
+        if spec is not pod.spec:
+            _set(spec, "node_name", sys.intern(spec.node_name))
+            _set(pod, "spec", spec)
+        status = self._statuses.adopted(pod.status)
+        if status is not pod.status:
+            _set(pod, "status", status)
+        metadata = self._metadata.adopted(pod.metadata)
+        if metadata is not pod.metadata:
+            _set(metadata, "annotations", self._shared(metadata.annotations))
+            _set(pod, "metadata", metadata)
+        return pod
+
+    def _shared(self, annotations: Mapping[str, str]) -> Mapping[str, str]:
+        if len(self._annotations) >= _ANNOTATIONS_LIMIT:
+            self._annotations.clear()
+        return self._annotations.setdefault(_pack(annotations), annotations)
+
+
+class _Part:
+    """The distinct values of one part of pods, which the pods' own fields are left out of.
+
+    Packing takes much longer than comparing objects that are identical. So a part that has been adopted before, by this
+    pool or by another one, is recognized by its field `main`, which no two distinct parts share.
+    """
+
+    __slots__ = ("_by_main", "_known", "_main", "_own", "_own_values", "_shared_values")
+
+    def __init__(self, kind: type[msgspec.Struct], own: tuple[str, ...], main: str) -> None:
+        self._own = own
+        self._main: Callable[[Any], Any] = operator.attrgetter(main)
+        self._own_values: _Values = operator.attrgetter(*own)
+        self._shared_values: _Values = operator.attrgetter(*(f for f in kind.__struct_fields__ if f not in own))
+        self._known: dict[bytes, Any] = {}
+        self._by_main: dict[int, Any] = {}
+        """Parts of the pool by the identity of their field `main`, which is its alone while the pool holds it."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def adopted(self, part: S) -> S:
+        """An equal part that shares everything but its own fields with the first one like it."""
+        values, main = self._shared_values(part), id(self._main(part))
+        adopted_before = self._by_main.get(main)
+        if adopted_before is not None and self._shared_values(adopted_before) == values:
+            return part
+        if len(self._known) >= _LIMIT:
+            self._known.clear()
+            self._by_main.clear()
+        known: S = self._known.setdefault(_pack(values), part)
+        if known is part:
+            self._by_main[main] = part
+            return part
+        adopted: S = copy.copy(known)
+        for field, value in zip(self._own, self._own_values(part), strict=True):
+            _set(adopted, field, value)
+        return adopted
+
+
+def share(pods: Iterable[Pod], pool: PodPool | None = None) -> None:
+    """Let these pods share equal parts, among themselves and with the pool."""
+    pool = PodPool() if pool is None else pool
+    for pod in pods:
+        pool.adopt(pod)
+
+
+def trim(pod: Pod) -> Pod:
+    """Remove from the pod what nothing reads. Only for pods that are kept, and only before others have them."""
+    conditions = pod.status.conditions
+    if conditions:
+        _set(pod.status, "conditions", tuple(_interned(each) for each in conditions if _is_read(each)))
+    annotations = pod.metadata.annotations
+    if any(name.startswith(UNREAD_ANNOTATIONS) for name in annotations):
+        kept = {name: text for name, text in annotations.items() if not name.startswith(UNREAD_ANNOTATIONS)}
+        _set(pod.metadata, "annotations", kept)
+    return pod
+
+
+def _is_read(condition: PodCondition) -> bool:
+    kind = condition.type
+    return kind not in UNREAD_CONDITIONS and not (kind == "PodScheduled" and condition.status == "True")
+
+
+def _interned(condition: PodCondition) -> PodCondition:
+    """The condition with the same strings as all others of its type."""
+    for field in ("type", "status", "reason"):
+        _set(condition, field, sys.intern(getattr(condition, field)))
+    return condition

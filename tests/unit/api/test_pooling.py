@@ -1,0 +1,93 @@
+"""Which parts of pods are kept once, and what is not kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trimtab.api import codec, pooling
+from trimtab.api.pods import Pod
+from trimtab.api.pooling import PodPool, trim
+
+
+def tree(name: str, *, restarts: int = 0, **annotations: str) -> dict[str, Any]:
+    """A running pod of a template."""
+    since = "2026-03-01T08:00:00Z"
+    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", "example.com/gate")
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "n",
+            "uid": f"uid-{name}",
+            "labels": {"app": "web"},
+            "annotations": annotations,
+        },
+        "spec": {"nodeName": f"node-of-{name}", "containers": [{"name": "main", "image": "web:1"}]},
+        "status": {
+            "phase": "Running",
+            "podIP": "192.0.2.1",
+            "conditions": [{"type": kind, "status": "True", "lastTransitionTime": since} for kind in kinds],
+            "containerStatuses": [{"name": "main", "restartCount": restarts, "resources": {"requests": {"cpu": "1"}}}],
+        },
+    }
+
+
+def test_pods_of_a_template_share_all_but_their_own_fields() -> None:
+    """Statuses and annotations too; the values are those that were decoded."""
+    trees = [tree("a", team="x"), tree("b", team="x"), tree("c", restarts=1, team="y")]
+    pool = PodPool()
+    first, second, third = (pool.adopt(codec.convert(each, Pod)) for each in trees)
+    assert [first, second, third] == [codec.convert(each, Pod) for each in trees]
+    assert first.spec.containers is second.spec.containers is third.spec.containers
+    assert first.status.container_statuses is second.status.container_statuses
+    assert first.status.container_statuses is not third.status.container_statuses
+    assert first.metadata.annotations == second.metadata.annotations != third.metadata.annotations
+
+
+def test_a_pod_that_another_pool_has_adopted_keeps_its_parts() -> None:
+    """An informer's pods are put into snapshots: their objects are recognized and not replaced."""
+    informer, snapshot = PodPool(), PodPool()
+    pods = [informer.adopt(codec.convert(tree(name), Pod)) for name in ("a", "b")]
+    parts = [(pod.spec, pod.status, pod.metadata) for pod in pods]
+    for pod in pods:
+        snapshot.adopt(pod)
+    assert all(
+        mine is now
+        for pod, part in zip(pods, parts, strict=True)
+        for mine, now in zip(part, (pod.spec, pod.status, pod.metadata), strict=True)
+    )
+
+
+def test_a_full_pool_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Distinct templates never fill the memory, and values stay what they are."""
+    monkeypatch.setattr(pooling, "_LIMIT", 2)
+    pool = PodPool()
+    for number in range(5):
+        made = tree("a")
+        made["spec"]["containers"][0]["image"] = f"web:{number}"
+        assert pool.adopt(codec.convert(made, Pod)) == codec.convert(made, Pod)
+    assert len(pool) <= 2
+
+
+def test_conditions_that_nothing_reads_are_not_kept() -> None:
+    """Those of others are: a strategy of a user may read them."""
+    pod = trim(codec.convert(tree("a"), Pod))
+    assert [each.type for each in pod.status.conditions] == ["Ready", "example.com/gate"]
+    assert pod.ready
+
+
+def test_an_unscheduled_pod_keeps_the_reason() -> None:
+    """The scheduler's answer is read while there is no node."""
+    made = tree("a")
+    made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    condition = trim(codec.convert(made, Pod)).status.condition("PodScheduled")
+    assert condition is not None
+    assert condition.reason == "Unschedulable"
+
+
+def test_annotations_of_network_plugins_are_not_kept() -> None:
+    """All others are: a strategy may rank by any of them."""
+    made = tree("a")
+    made["metadata"]["annotations"] = {"cni.projectcalico.org/podIP": "192.0.2.1/32", "example.com/cost": "7"}
+    assert trim(codec.convert(made, Pod)).metadata.annotations == {"example.com/cost": "7"}
