@@ -109,7 +109,7 @@ def check_decoder(case: tuple[type[Any], str]) -> None:
     model, text = case
     before, after = (json.dumps(tree(model, name)) for name in ("before", "after"))
     try:
-        page = watches.page(f'{{"metadata":{{}},"items":[{before},{text},{after}]}}'.encode(), model)
+        [page] = watches.parts(f'{{"metadata":{{}},"items":[{before},{text},{after}]}}'.encode(), model)
     except ApiError:
         assert not _is_json(text)
     else:

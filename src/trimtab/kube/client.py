@@ -6,6 +6,7 @@ back, so verbs write JSON or a patch, and `replace`, which overwrites the object
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -88,7 +89,7 @@ class Client(Caller):
         field_selector: str = "",
         limit: int = PAGE,
     ) -> AsyncGenerator[Page[T], None]:
-        """List page by page, consistently. Raises Gone if the continue token expires."""
+        """List in parts of pages, consistently; other tasks run in between. Raises Gone if the token expires."""
         resource = _resource(kind)
         token = ""
         while True:
@@ -99,11 +100,12 @@ class Client(Caller):
                 **{"continue": token},
             )
             response = await self.call("GET", resource.collection(namespace), params=params)
-            page = watches.page(response.body, resource.model)
-            for rejected in page.rejected:
-                self.unreadable.report(resource, rejected)
-            yield page
-            token = page.continue_token
+            for page in watches.parts(response.body, resource.model):
+                for rejected in page.rejected:
+                    self.unreadable.report(resource, rejected)
+                token = page.continue_token
+                yield page
+                await asyncio.sleep(0)
             if not token:
                 return
 

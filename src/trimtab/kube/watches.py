@@ -12,7 +12,7 @@ key and the reason, whatever the decoder raised. `unreadable` reports them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -35,6 +35,8 @@ DELETED = "DELETED"
 BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
 CHANGES = frozenset((ADDED, MODIFIED, DELETED))
+_PART = 50
+"""How many objects of a page are decoded at once: about two milliseconds for pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,6 @@ class _Identified(Model):
     metadata: _Identity = _Identity()
 
 
-class _List(Model, Generic[T]):
-    metadata: ListMeta = ListMeta()
-    items: tuple[T, ...] = ()
-
-
 class _RawList(Model):
     metadata: ListMeta = ListMeta()
     items: tuple[msgspec.Raw, ...] | None = None
@@ -101,13 +98,15 @@ class _RawEvent(Model):
     object: msgspec.Raw
 
 
-def page(data: bytes, model: type[T]) -> Page[T]:
-    """Decode a page of a list."""
-    try:
-        read = codec.decode_exactly(data, _List[model])  # type: ignore[valid-type]
-    except Exception:  # noqa: BLE001 - whatever it is, it is found again in the item that causes it
-        return _page_by_item(data, model)
-    return Page(read.items, read.metadata.resource_version, read.metadata.continue_)
+def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
+    """Decode a page of a list in parts of a few objects, at least one; each has the page's version and token.
+
+    Between two parts the reader can let other tasks run.
+    """
+    raw = _split(data, _RawList)
+    items = raw.items or ()
+    for start in range(0, len(items) or 1, _PART):
+        yield _part(items[start : start + _PART], raw.metadata, model)
 
 
 def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
@@ -167,17 +166,20 @@ def _event_of(model: Any) -> Any:
     return msgspec.defstruct(f"{model.__name__}Event", [("type", str), ("object", model)], frozen=True, gc=False)
 
 
-def _page_by_item(data: bytes, model: type[T]) -> Page[T]:
-    raw = _split(data, _RawList)
-    items: list[T] = []
-    rejected: list[RejectedObject] = []
-    for item in raw.items or ():
-        read = _read(bytes(item), model)
-        if isinstance(read, RejectedObject):
-            rejected.append(read)
-        else:
-            items.append(read)
-    return Page(tuple(items), raw.metadata.resource_version, raw.metadata.continue_, tuple(rejected))
+def _part(raw: Iterable[msgspec.Raw], metadata: ListMeta, model: type[T]) -> Page[T]:
+    read = [_read_item(item, model) for item in raw]
+    rejected = tuple(each for each in read if isinstance(each, RejectedObject))
+    items = tuple(each for each in read if not isinstance(each, RejectedObject)) if rejected else tuple(read)
+    return Page(cast("tuple[T, ...]", items), metadata.resource_version, metadata.continue_, rejected)
+
+
+def _read_item(item: msgspec.Raw, model: type[T]) -> T | RejectedObject:
+    if codec.is_partial(model):
+        try:
+            return codec.decode_exactly(item, model)
+        except Exception:  # noqa: BLE001, S110 - whatever it is, it is found again in the slow path
+            pass
+    return _read(bytes(item), model)
 
 
 def _decode_raw_event(line: bytes, model: type[T]) -> WatchEvent[T]:

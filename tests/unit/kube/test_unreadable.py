@@ -221,7 +221,7 @@ async def test_plain_json_is_never_read_in_part() -> None:
 async def test_many_of_them_take_limited_memory(caplog: pytest.LogCaptureFixture) -> None:
     """Every one is counted; a thousand are remembered and logged."""
     stage = Stage(ScaleDownPolicy, *(policy(f"p{n}", n, 130) for n in range(1, 1101)))
-    await stage.settle()
+    await stage.informer.wait_synced()
     assert len(stage.reports) == 1100
     assert len(stage.client.unreadable.current) == 1000
     assert sum(record.levelno == logging.ERROR for record in caplog.records) == 1000

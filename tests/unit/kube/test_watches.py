@@ -91,7 +91,7 @@ def test_nulls_are_absent_fields() -> None:
 def test_a_page_has_its_version_and_continue_token() -> None:
     """Items, version, and the token for the next part."""
     data = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
-    page = watches.page(json.dumps(data).encode(), Pod)
+    [page] = watches.parts(json.dumps(data).encode(), Pod)
     assert ([pod.metadata.name for pod in page.items], page.resource_version, page.continue_token) == (
         ["a"],
         "5",
@@ -102,13 +102,14 @@ def test_a_page_has_its_version_and_continue_token() -> None:
 @pytest.mark.parametrize("items", [{}, {"items": None}, {"items": []}])
 def test_an_empty_page(items: dict[str, Any]) -> None:
     """However emptiness is written."""
-    assert watches.page(json.dumps({"metadata": {"resourceVersion": "5"}, **items}).encode(), Pod).items == ()
+    [page] = watches.parts(json.dumps({"metadata": {"resourceVersion": "5"}, **items}).encode(), Pod)
+    assert page.items == ()
 
 
 def test_one_bad_item_does_not_affect_the_others() -> None:
     """The others are read, and the bad one is named."""
     data = {"metadata": {"resourceVersion": "5"}, "items": [clone_set("a"), clone_set("b", **GOOD)]}
-    page = watches.page(json.dumps(data).encode(), CloneSet)
+    [page] = watches.parts(json.dumps(data).encode(), CloneSet)
     assert [item.metadata.name for item in page.items] == ["b"]
     assert [rejected.key for rejected in page.rejected] == ["n/a"]
 
@@ -117,7 +118,7 @@ def test_one_bad_item_does_not_affect_the_others() -> None:
 def test_a_malformed_page_is_an_error(data: bytes) -> None:
     """A proxy may answer 200 with a page of another kind."""
     with pytest.raises(errors.Malformed):
-        watches.page(data, Pod)
+        list(watches.parts(data, Pod))
 
 
 @given(st.lists(st.binary(min_size=1).filter(lambda text: b"\n" not in text)), st.data())
@@ -130,3 +131,14 @@ def test_lines_are_complete_however_chunks_are_split(texts: list[bytes], data: s
         seen += lines.feed(whole[:size])
         whole = whole[size:]
     assert seen == texts
+
+
+@pytest.mark.parametrize("pods", [0, 1, 50, 51, 120])
+def test_a_page_is_decoded_in_parts(pods: int) -> None:
+    """All objects in their order; each part has the page's version and token."""
+    items = [{"metadata": {"name": f"p{n}"}} for n in range(pods)]
+    data = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": items}
+    parts = list(watches.parts(json.dumps(data).encode(), Pod))
+    assert [pod.metadata.name for part in parts for pod in part.items] == [f"p{n}" for n in range(pods)]
+    assert all(len(part.items) <= 50 for part in parts)
+    assert {(part.resource_version, part.continue_token) for part in parts} == {("5", "next")}
