@@ -7,7 +7,19 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import apiserver, cloneset, decoding, events, inspection, placement, ranking, scaledown, scheduler, subsets
+from bench import (
+    apiserver,
+    caches,
+    cloneset,
+    decoding,
+    events,
+    inspection,
+    placement,
+    ranking,
+    scaledown,
+    scheduler,
+    subsets,
+)
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -20,6 +32,8 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "plan-recomputed-1k": ranking.recomputed_1k,
     "snapshot-event": events.snapshot_event,
     "snapshot-memory": events.snapshot_memory,
+    "cache-memory-50k": caches.memory,
+    "cache-listing-50k": caches.listing,
     "spread-5k": placement.spread_5k,
     "place-5k": placement.place_5k,
     "place-many-5k": placement.place_many_5k,
