@@ -16,7 +16,7 @@ from typing import Any, Self
 from trimtab.api.annotations import FIELD_MANAGER
 from trimtab.kube.clocks import SECOND, Clock, SystemClock
 from trimtab.kube.errors import ApiError, from_response
-from trimtab.kube.limits import Limiter
+from trimtab.kube.limits import TokenBucket
 from trimtab.kube.retries import RETRIES, RetryPolicy
 from trimtab.kube.server_time import ServerTime
 from trimtab.kube.transport import Request, Response, Stream, Transport
@@ -61,7 +61,7 @@ class Caller:
         settings: Settings = SETTINGS,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        limiter: Limiter | None = None,
+        limiter: TokenBucket | None = None,
         server_time: ServerTime | None = None,
         unreadable: UnreadableObjects | None = None,
     ) -> None:

@@ -1,19 +1,8 @@
-"""The client-side rate limits."""
+"""The client-side rate limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 from trimtab.kube.clocks import SECOND, Clock
-
-
-class Limiter(Protocol):
-    """A limit of requests."""
-
-    async def wait(self) -> None:
-        """Wait until one more request may be sent."""
-        ...
 
 
 class TokenBucket:
@@ -59,19 +48,3 @@ class TokenBucket:
         gained = (now - self._filled_at) / SECOND * self._rate
         self._tokens = min(float(self._burst), self._tokens + gained)
         self._filled_at = now
-
-
-class YieldingLimiter:
-    """Limits for requests that others go before: `while_pending` applies while others are pending, `always` besides."""
-
-    def __init__(self, is_pending: Callable[[], bool], while_pending: Limiter | None, always: Limiter | None) -> None:
-        self._is_pending = is_pending
-        self._while_pending = while_pending
-        self._always = always
-
-    async def wait(self) -> None:
-        """Wait until one more request may be sent."""
-        if self._while_pending is not None and self._is_pending():
-            await self._while_pending.wait()
-        if self._always is not None:
-            await self._always.wait()

@@ -10,9 +10,7 @@ Only this condition is patched, and only if it changes: other conditions and the
 components. Of several pending patches for one pod, the last one is written. A patch that fails is dropped: the next
 attempt writes the condition again.
 
-Bindings go before the events of bound pods: an event costs the API server as much as a binding. While pods wait, these
-events are written at a low rate (see `service`); they have a long backlog and keep the time at which they happened.
-When no pod waits, they are written as fast as possible. Events of pods that were not scheduled do not wait.
+Pods may be bound faster than events can be written. Events have a long backlog for that: bindings go first.
 """
 
 from __future__ import annotations
@@ -44,38 +42,29 @@ log = logging.getLogger(__name__)
 class Reporter:
     """Records events and conditions of pods; `run` writes them."""
 
-    def __init__(
-        self,
-        client: Client,
-        writer: Client,
-        profiles: Iterable[str],
-        *,
-        instance: str = "",
-        yielding: Client | None = None,
-    ) -> None:
-        """`writer` writes conditions, and only as the leader; events of bound pods are written in any case.
-
-        `yielding` writes the events of bound pods, `client` all others.
-        """
-        names = tuple(profiles)
+    def __init__(self, client: Client, writer: Client, profiles: Iterable[str], *, instance: str = "") -> None:
+        """`writer` writes conditions, and only as the leader; events of bound pods are written in any case."""
         self._client = writer
         self._clock = client.clock
-        self._scheduled = _recorders(yielding or client, names, instance)
-        self._failed = _recorders(client, names, instance)
+        self._recorders: Mapping[str, Recorder] = {
+            name: Recorder(
+                client, component=name, instance=f"{name}-{instance}" if instance else name, backlog=_BACKLOG
+            )
+            for name in profiles
+        }
         self._conditions: dict[str, tuple[Pod, JSON]] = {}
         self._has_conditions = asyncio.Event()
 
     def report_scheduled(self, pod: Pod, node: str) -> None:
         """Report that a pod was bound."""
         self._conditions.pop(pod.metadata.uid, None)
-        self._scheduled[pod.spec.scheduler_name].record(
+        self._recorder(pod).record(
             pod, NORMAL, Reason.SCHEDULED, f"Successfully assigned {pod.key} to {node}", action="Binding"
         )
 
     def report_failed(self, pod: Pod, message: str, reason: Reason) -> None:
         """Report that a pod was not scheduled, with this reason of its condition."""
-        recorder = self._failed[pod.spec.scheduler_name]
-        recorder.record(pod, WARNING, Reason.FAILED_SCHEDULING, _shortened(message), action="Scheduling")
+        self._recorder(pod).record(pod, WARNING, Reason.FAILED_SCHEDULING, _shortened(message), action="Scheduling")
         condition = self._condition(pod, message, reason)
         if condition is not None:
             self._conditions[pod.metadata.uid] = (pod, condition)
@@ -84,7 +73,7 @@ class Reporter:
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
         writers = [asyncio.ensure_future(self._write()) for _ in range(_WRITERS)]
-        for recorder in self._recorders():
+        for recorder in self._recorders.values():
             writers += [asyncio.ensure_future(recorder.run()) for _ in range(_WRITERS)]
         try:
             await asyncio.gather(*writers)
@@ -93,14 +82,14 @@ class Reporter:
 
     async def flush(self, seconds: float) -> None:
         """Wait until the recorded events are written, at most that long."""
-        for recorder in self._recorders():
+        for recorder in self._recorders.values():
             try:
                 await within(self._clock, seconds, recorder.flush())
             except TimeoutError:
                 log.info("stopped before all events were written")
 
-    def _recorders(self) -> tuple[Recorder, ...]:
-        return (*self._failed.values(), *self._scheduled.values())
+    def _recorder(self, pod: Pod) -> Recorder:
+        return self._recorders[pod.spec.scheduler_name]
 
     def _condition(self, pod: Pod, message: str, reason: Reason) -> JSON | None:
         """The condition to write; None if the pod already has it."""
@@ -144,14 +133,6 @@ class Reporter:
             log.debug("pod %s was deleted before its condition was written", pod.key)
         except KubeError as error:
             log.warning("cannot write the condition PodScheduled of pod %s: %s", pod.key, error)
-
-
-def _recorders(client: Client, profiles: Iterable[str], instance: str) -> Mapping[str, Recorder]:
-    """A recorder for each profile, which is the component of its events."""
-    return {
-        name: Recorder(client, component=name, instance=f"{name}-{instance}" if instance else name, backlog=_BACKLOG)
-        for name in profiles
-    }
 
 
 def _shortened(message: str) -> str:

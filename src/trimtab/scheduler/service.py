@@ -37,7 +37,7 @@ from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.leases import Elector, LeaseCalls
-from trimtab.kube.limits import Limiter, TokenBucket, YieldingLimiter
+from trimtab.kube.limits import TokenBucket
 from trimtab.kube.stores import Object
 from trimtab.scheduler.binding import Binder, BindingOutcome, BindingResult
 from trimtab.scheduler.configuration import Configuration, RateLimit
@@ -53,8 +53,6 @@ GRACE = 5.0
 """Seconds that bindings in flight may take when the service stops."""
 _EVENT_GRACE = 1.0
 """Seconds that writing the last events may take."""
-_BUSY_EVENTS = RateLimit(20.0, 20)
-"""The events of bound pods that are written while other pods wait."""
 _UNCONFIRMED = 30 * SECOND
 """How long the watch may take to show a binding that the API server has confirmed."""
 _CHECK_PERIOD = 10.0
@@ -91,7 +89,7 @@ class Service:
         self._caches = caches or Caches(client, None, rng=self._rng)
         self._pod_selector = "" if shares_pods else _NOT_FINISHED
         self.elector = self._candidate(leases or LeaseCalls(client))
-        writer = _with_limiter(client, _bucket(client, configuration.rate_limit))
+        writer = _limited(client, configuration.rate_limit)
         if self.elector is not None:
             writer = writer.using(before_write=self.elector.check)
         self.state = SchedulerState(
@@ -109,14 +107,8 @@ class Service:
             on_result=self._finish_binding,
             rng=self._rng,
         )
-        bucket, busy = _bucket(client, configuration.rate_limit), _bucket(client, _BUSY_EVENTS)
-        self.reporter = Reporter(
-            _with_limiter(client, bucket),
-            writer,
-            configuration.profiles,
-            instance=socket.gethostname(),
-            yielding=_with_limiter(client, YieldingLimiter(self._has_pending_pods, busy, bucket)),
-        )
+        event_client = _limited(client, configuration.rate_limit)
+        self.reporter = Reporter(event_client, writer, configuration.profiles, instance=socket.gethostname())
         self.informers = self._informers()
         self._ready = asyncio.Event()
         self.state.queue.on_ready = self._ready.set
@@ -240,10 +232,6 @@ class Service:
                 elif result.live is not None:
                     self.state.pod_updated(None, result.live)
 
-    def _has_pending_pods(self) -> bool:
-        """Whether a pod waits for a decision or for its binding."""
-        return self.binder.in_flight > 0 or self.state.queue.length(QueueState.ACTIVE) > 0
-
     def _since(self, moment: int) -> float:
         return (self._clock.monotonic() - moment) / SECOND
 
@@ -306,16 +294,12 @@ def _is_optional(informer: Cache[Any]) -> bool:
     return informer.resource.model is CloneSet
 
 
-def _bucket(client: Client, limit: RateLimit | None) -> TokenBucket | None:
-    """The token bucket of a limit, if there is one."""
-    return None if limit is None else TokenBucket(limit.rate, limit.burst, client.clock)
-
-
-def _with_limiter(client: Client, limiter: Limiter | None) -> Client:
-    """A client over the same connections with a limit of its own."""
-    if limiter is None:
+def _limited(client: Client, limit: RateLimit | None) -> Client:
+    """A client over the same connections with a rate limit of its own."""
+    if limit is None:
         return client
-    return Client(client.transport, settings=client.settings, clock=client.clock, limiter=limiter)
+    bucket = TokenBucket(limit.rate, limit.burst, client.clock)
+    return Client(client.transport, settings=client.settings, clock=client.clock, limiter=bucket)
 
 
 def _error_message(result: BindingResult) -> str:

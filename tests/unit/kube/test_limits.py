@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.limits import TokenBucket, YieldingLimiter
+from trimtab.kube.limits import TokenBucket
 from trimtab.testing.clocks import START, VirtualClock
 
 
@@ -52,24 +52,3 @@ def test_a_bucket_without_tokens_is_refused(rate: float, burst: int) -> None:
     """It would be a deadlock with extra steps."""
     with pytest.raises(ValueError, match="a token bucket needs"):
         TokenBucket(rate, burst, VirtualClock())
-
-
-async def test_a_yielding_limit_applies_only_while_others_are_pending() -> None:
-    """The limit that always applies comes on top of it."""
-    clock = VirtualClock()
-    pending = True
-    limiter = YieldingLimiter(lambda: pending, TokenBucket(1, 1, clock), TokenBucket(10, 4, clock))
-    went: list[float] = []
-
-    async def go() -> None:
-        for _ in range(6):
-            await limiter.wait()
-            went.append((clock.now() - START) / SECOND)
-
-    task = asyncio.create_task(go())
-    await clock.advance(1.5)
-    pending = False
-    await clock.advance(10)
-    await task
-    assert went[:3] == [0.0, 1.0, 2.0]
-    assert went[3:] == pytest.approx([2.0, 2.0, 2.0], abs=0.3)

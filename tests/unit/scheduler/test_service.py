@@ -47,20 +47,6 @@ async def test_existing_and_new_pods_are_bound() -> None:
         assert metric(stage.service, "scheduler_pod_scheduling_attempts_sum") == 2
 
 
-async def test_events_of_bound_pods_wait_while_other_pods_do() -> None:
-    """Bindings go first: after 20 events, the next ones wait although no time passes until all pods are bound."""
-    count = 100
-    async with running(node("a").allocatable(pods="200")) as stage:
-        for number in range(count):
-            stage.server.add_pod(pod(f"p-{number}"))
-        for _ in range(5):
-            await stage.settle()
-        assert list(stage.server.pods().values()) == ["a"] * count
-        assert len(stage.server.events("Scheduled")) == 20
-        await stage.advance(1)
-        assert len(stage.server.events("Scheduled")) == count
-
-
 async def test_each_profile_serves_its_own_pods() -> None:
     """Pods of other schedulers are not bound."""
     profiles = [{"schedulerName": "one"}, {"schedulerName": "two"}]
