@@ -24,8 +24,7 @@ schedulers take turns on one control plane, each alone, with one configuration f
 shares the machine: etcd, the API server, the clients and the scheduler. *Limit* is what the API server alone can take:
 the clients bind each pod themselves, without a scheduler. CPU is in milliseconds a pod, by process.
 
-A turn ends with the last binding. Trimtab leaves most events of bound pods until then and kube-scheduler writes them
-meanwhile, so a part of Trimtab's requests is outside the measured time.
+A turn ends with the last binding; events of bound pods may still be written after it, by either scheduler.
 
 | constraints | | pods a second | median | CPU | peak MiB of the scheduler |
 |---|---|---|---|---|---|
