@@ -12,18 +12,22 @@ import pytest_asyncio
 
 from tests.unit.cloneset.clusters import CloneSetCluster, manifest, template
 from tests.unit.lab.workloads.clusters import Wire
-from trimtab.api import crds
-from trimtab.api.annotations import DELETION_COST
+from trimtab.api import codec, crds
+from trimtab.api.annotations import DELETION_COST, RANK
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.ranking.plan import Workload as RankedWorkload
+from trimtab.ranking.rankers import RankSettings
+from trimtab.scaledown import clonesets
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
+from trimtab.snapshot import Snapshot
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
 LEVEL = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec()),))
@@ -179,3 +183,22 @@ async def test_pods_named_after_the_plan_was_made_are_no_miss(cluster: Shrinking
     (ended,) = cluster.holder.tracker.results
     assert {cause.value: count for cause, count in ended.misses.items() if count} == {"deleted": 3}
     assert cluster.holder.settle_time.seconds == 0.3
+
+
+@pytest.mark.parametrize(
+    ("annotations", "settings", "want"),
+    [
+        pytest.param({}, RankSettings(), "balanced", id="by default"),
+        pytest.param({}, RankSettings("proportional"), "proportional", id="by the configuration"),
+        pytest.param({RANK: "proportional"}, RankSettings(), "proportional", id="by its annotation"),
+        pytest.param({RANK: "balanced"}, RankSettings("proportional"), "balanced", id="against the configuration"),
+    ],
+)
+def test_a_cloneset_is_planned_by_the_scale_that_its_controller_uses(
+    annotations: dict[str, str], settings: RankSettings, want: str
+) -> None:
+    """Otherwise a plan takes other pods for certain than those that are deleted."""
+    tree = manifest(3)
+    tree["metadata"]["annotations"] = annotations
+    cloneset = codec.convert(tree, CloneSet)
+    assert clonesets.ranked(cloneset, RankedWorkload.of_all(Snapshot()), settings, []).scale == want
