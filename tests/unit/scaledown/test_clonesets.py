@@ -28,6 +28,7 @@ from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 from trimtab.snapshot import Snapshot
+from trimtab.testing.builders import pod
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
 LEVEL = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec()),))
@@ -172,6 +173,24 @@ async def test_a_rollout_that_is_not_observed_yet_is_left_alone(cluster: Shrinki
     await cluster.settle()
     assert (await cluster.hold(6)).outcome is HoldOutcome.ROLLOUT
     assert await cluster.costly() == set()
+
+
+@pytest.mark.parametrize(
+    ("partition", "want"),
+    [
+        pytest.param(None, False, id="none"),
+        pytest.param(0, False, id="of no pods"),
+        pytest.param("0%", False, id="of no share"),
+        pytest.param(2, True, id="of two pods"),
+        pytest.param("20%", True, id="of a share"),
+    ],
+)
+def test_a_partition_that_keeps_old_pods_is_left_to_the_rollout(partition: int | str | None, want: bool) -> None:
+    """The controller keeps that many old pods on purpose: the older ones do not go first."""
+    tree = manifest(2, updateStrategy={"partition": partition})
+    tree["status"] = {"observedGeneration": 1, "updateRevision": "web-2"}
+    pods = [pod(name).labels({REVISION_HASH: f"web-{name}"}).build() for name in "12"]
+    assert clonesets.is_left_to_rollout(codec.convert(tree, CloneSet), pods) is want
 
 
 async def test_pods_named_after_the_plan_was_made_are_no_miss(cluster: ShrinkingCloneSets) -> None:
