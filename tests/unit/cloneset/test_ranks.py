@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,6 +24,7 @@ from trimtab.cloneset.ranks import ByRank, KnownRanks, OriginalOrder, Terms, Wai
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.explicit import NO_COSTS, GroupCosts
+from trimtab.ranking.strategies.age import Youngest
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import START
 
@@ -87,6 +88,19 @@ def waited(seconds: float, among: str = "") -> RankWait:
 def test_terms(spec: ScaleDownPolicySpec | None, want: Terms | None) -> None:
     """What a policy asks for."""
     assert ranks.terms(spec) == want
+
+
+class Paired(Youngest):
+    """A strategy of a user's own, of which only the first choice holds."""
+
+    one_at_a_time: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("carrier", ["AlphaAnnotation", "PodGroupCost"])
+def test_a_strategy_that_goes_one_at_a_time_is_recomputed(carrier: str) -> None:
+    """Although a removal does not change its ranks."""
+    found = ranks.terms(policy(carrier=carrier, strategies=[{"name": "Paired"}]), {"Paired": lambda _: Paired()})
+    assert found == Terms(Carrier(carrier), 30.0, recompute=True, recompute_timeout=30.0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.inspection.clusters import HARD, NOW, SOFT, ZONE, three_zones
+from tests.unit.inspection.clusters import HARD, NOW, SOFT, ZONE, Builder, three_zones
 from trimtab.api import codec
 from trimtab.api.annotations import ALPHA_COST, DELETION_COST, OPT_OUT
 from trimtab.api.configuration import read
@@ -29,6 +29,7 @@ from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.sequences import stock_order
 
 ON = ["a1", "a1", "a2", "a2", "b1", "b2", "b1", "c1"]
+ALONE = ["a1", "a2", "a3", "a4"]
 SETTINGS = Settings()
 
 
@@ -42,6 +43,24 @@ def policy(name: str, **spec: Any) -> ScaleDownPolicy:
 def web(**more: Any) -> Cluster:
     """Eight pods, most of them in one zone."""
     return three_zones().deployment("web", ON, **more).build()
+
+
+@pytest.mark.parametrize(
+    ("fields", "zone"),
+    [
+        pytest.param({}, "b", id="by their nodes alone"),
+        pytest.param({"rankByDefaultConstraints": True}, "a", id="by default constraints"),
+        pytest.param({"rankByDefaultConstraints": True, "rank": "proportional"}, "b", id="in proportion"),
+    ],
+)
+def test_what_a_cloneset_loses_by_itself_depends_on_how_it_ranks(fields: dict[str, Any], zone: str) -> None:
+    """Two pods share a node of zone b, and zone a has more pods."""
+    cluster = Builder().nodes(a=ALONE, b=["b1"]).cloneset("web", [*ALONE, "b1", "b1"]).build()
+    settings = Settings(read({"cloneSet": fields}))
+    made = plan_workload(cluster, find_workload(cluster, "cloneset/web", "default"), 5, settings)
+    (lost,) = made.controllers[0].always
+    found = find_pod(cluster, lost, "default")
+    assert found.spec.node_name.startswith(zone)
 
 
 def test_a_plan_is_that_of_the_core() -> None:

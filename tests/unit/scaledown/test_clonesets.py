@@ -12,18 +12,23 @@ import pytest_asyncio
 
 from tests.unit.cloneset.clusters import CloneSetCluster, manifest, template
 from tests.unit.lab.workloads.clusters import Wire
-from trimtab.api import crds
-from trimtab.api.annotations import DELETION_COST
+from trimtab.api import codec, crds
+from trimtab.api.annotations import DELETION_COST, RANK
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.ranking.plan import Workload as RankedWorkload
+from trimtab.ranking.rankers import RankSettings
+from trimtab.scaledown import clonesets
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
+from trimtab.snapshot import Snapshot
+from trimtab.testing.builders import pod
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
 LEVEL = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec()),))
@@ -170,6 +175,24 @@ async def test_a_rollout_that_is_not_observed_yet_is_left_alone(cluster: Shrinki
     assert await cluster.costly() == set()
 
 
+@pytest.mark.parametrize(
+    ("partition", "want"),
+    [
+        pytest.param(None, False, id="none"),
+        pytest.param(0, False, id="of no pods"),
+        pytest.param("0%", False, id="of no share"),
+        pytest.param(2, True, id="of two pods"),
+        pytest.param("20%", True, id="of a share"),
+    ],
+)
+def test_a_partition_that_keeps_old_pods_is_left_to_the_rollout(partition: int | str | None, want: bool) -> None:
+    """The controller keeps that many old pods on purpose: the older ones do not go first."""
+    tree = manifest(2, updateStrategy={"partition": partition})
+    tree["status"] = {"observedGeneration": 1, "updateRevision": "web-2"}
+    pods = [pod(name).labels({REVISION_HASH: f"web-{name}"}).build() for name in "12"]
+    assert clonesets.is_left_to_rollout(codec.convert(tree, CloneSet), pods) is want
+
+
 async def test_pods_named_after_the_plan_was_made_are_no_miss(cluster: ShrinkingCloneSets) -> None:
     """Another program chose them: a longer settle time would not help."""
     await cluster.hold(6)
@@ -179,3 +202,22 @@ async def test_pods_named_after_the_plan_was_made_are_no_miss(cluster: Shrinking
     (ended,) = cluster.holder.tracker.results
     assert {cause.value: count for cause, count in ended.misses.items() if count} == {"deleted": 3}
     assert cluster.holder.settle_time.seconds == 0.3
+
+
+@pytest.mark.parametrize(
+    ("annotations", "settings", "want"),
+    [
+        pytest.param({}, RankSettings(), "balanced", id="by default"),
+        pytest.param({}, RankSettings("proportional"), "proportional", id="by the configuration"),
+        pytest.param({RANK: "proportional"}, RankSettings(), "proportional", id="by its annotation"),
+        pytest.param({RANK: "balanced"}, RankSettings("proportional"), "balanced", id="against the configuration"),
+    ],
+)
+def test_a_cloneset_is_planned_by_the_scale_that_its_controller_uses(
+    annotations: dict[str, str], settings: RankSettings, want: str
+) -> None:
+    """Otherwise a plan takes other pods for certain than those that are deleted."""
+    tree = manifest(3)
+    tree["metadata"]["annotations"] = annotations
+    cloneset = codec.convert(tree, CloneSet)
+    assert clonesets.ranked(cloneset, RankedWorkload.of_all(Snapshot()), settings, []).scale == want

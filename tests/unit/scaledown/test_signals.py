@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -250,6 +251,17 @@ def test_an_entry_point_adds_a_source() -> None:
     found = registry([point("Queues", f"{__name__}:queues")])
     assert set(found) == {*SOURCES, "Queues"}
     made = make_sources({"Queues": {"values": {"p": 1.0}}}, found)
+    assert isinstance(made["Queues"], Queues)
+
+
+def test_the_source_of_an_installed_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the entry point in the metadata of the package."""
+    record = tmp_path / "queues-1.0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: queues\nVersion: 1.0\n", encoding="utf-8")
+    (record / "entry_points.txt").write_text(f"[trimtab.sources]\nQueues = {__name__}:queues\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = configured_sources(configuration.read({"scaleDown": {"sources": {"Queues": {"values": {"p": 1.0}}}}}))
     assert isinstance(made["Queues"], Queues)
 
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.unit.scaledown.policy_cluster import POLICIES
 from tests.unit.scaledown.scale_cluster import ScaleCluster
-from trimtab.api.annotations import POLICY_COST
+from trimtab.api.annotations import DELETION_COST, POLICY_COST, SUBSET_COST
 from trimtab.api.pods import Pod
 from trimtab.kube.errors import Forbidden
 from trimtab.ranking.costs import Carrier
@@ -77,6 +77,28 @@ async def test_complete_costs_are_followed_at_once(cluster: ScaleCluster) -> Non
     assert (held.outcome, held.warnings) == (HoldOutcome.OTHER_DELIVERY, ())
     assert took < 0.05
     assert cluster.writes() == []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "outcome"),
+    [
+        pytest.param({DELETION_COST: "7"}, HoldOutcome.OTHER_DELIVERY, id="of another writer"),
+        pytest.param({DELETION_COST: "7", SUBSET_COST: "7"}, HoldOutcome.UNRANKED, id="of a subset alone"),
+    ],
+)
+async def test_which_costs_complete_those_of_the_policy(
+    cluster: ScaleCluster, annotations: dict[str, str], outcome: HoldOutcome
+) -> None:
+    """The policy leaves a cost of another writer to it for good; that of a subset is replaced by its own."""
+    await policy(cluster, whenUnranked={"action": "Fallback"})
+    first, *others = await cluster.pods()
+    await write(cluster, others)
+    patch = {"metadata": {"annotations": annotations}}
+    await cluster.user.patch(Pod, first.metadata.name, patch, namespace="default")
+    await cluster.settle()
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    assert held.outcome is outcome
+    assert await kept(cluster) == (5 if outcome is HoldOutcome.OTHER_DELIVERY else 0)
 
 
 async def test_a_missing_cost_is_waited_for(cluster: ScaleCluster) -> None:
