@@ -14,7 +14,7 @@ from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.scaledown.intent.gate import Gate
 from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates
-from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest, TimeBudget
+from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE
 
@@ -49,13 +49,10 @@ class Checking:
         return 7
 
     async def check(self, after: int, seconds: float = 2.0) -> tuple[CheckedRequest | HoldResult, float]:
-        """What becomes of a request for the Deployment, and how long that took."""
-        return await self.check_request(await self.cluster.request(after), seconds)
-
-    async def check_request(self, asked: ScaleDownRequest, seconds: float) -> tuple[CheckedRequest | HoldResult, float]:
-        """What becomes of any request."""
+        """What becomes of a request, and how long that took."""
         clock = self.cluster.clock
-        return await self.cluster.held(self.gate.check(asked, TimeBudget(clock, clock.monotonic(), seconds)))
+        budget = TimeBudget(clock, clock.monotonic(), seconds)
+        return await self.cluster.held(self.gate.check(await self.cluster.request(after), budget))
 
 
 @pytest.mark.parametrize(
@@ -157,18 +154,6 @@ async def test_a_workload_that_is_not_planned_has_no_policy_for_reports(cluster:
     assert gate.policy_for(owned) is None, "its Deployment resizes it"
     await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
     assert gate.policy_for(workload) is None, "its costs are kept current in another way"
-
-
-async def test_a_replicaset_that_its_deployment_resizes_is_not_planned(cluster: ScaleCluster) -> None:
-    """A rollout resizes it step by step: nothing is held, prepared or written for that."""
-    owned = next(iter(cluster.view.sets.store))
-    size = owned.desired_replicas
-    asked = ScaleDownRequest("ReplicaSet", "default", owned.metadata.name, owned.metadata.uid, size, size - 2)
-    checking = Checking(cluster)
-    found, _ = await checking.check_request(asked, 2.0)
-    assert isinstance(found, HoldResult)
-    assert (found.outcome, found.warnings) == (HoldOutcome.MANAGED, ())
-    assert checking.prepared == []
 
 
 async def test_nothing_is_planned_where_no_pod_stays(cluster: ScaleCluster) -> None:
