@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
+from tests.unit.ranking.groups import PAIRED
 from trimtab.api import codec, times
 from trimtab.api.annotations import (
     ALPHA_COST,
@@ -24,7 +25,6 @@ from trimtab.cloneset.ranks import ByRank, KnownRanks, OriginalOrder, Terms, Wai
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.explicit import NO_COSTS, GroupCosts
-from trimtab.ranking.strategies.age import Youngest
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import START
 
@@ -90,16 +90,10 @@ def test_terms(spec: ScaleDownPolicySpec | None, want: Terms | None) -> None:
     assert ranks.terms(spec) == want
 
 
-class Paired(Youngest):
-    """A strategy of a user's own, of which only the first choice holds."""
-
-    one_at_a_time: ClassVar[bool] = True
-
-
 @pytest.mark.parametrize("carrier", ["AlphaAnnotation", "PodGroupCost"])
 def test_a_strategy_that_goes_one_at_a_time_is_recomputed(carrier: str) -> None:
     """Although a removal does not change its ranks."""
-    found = ranks.terms(policy(carrier=carrier, strategies=[{"name": "Paired"}]), {"Paired": lambda _: Paired()})
+    found = ranks.terms(policy(carrier=carrier, strategies=[{"name": "Paired"}]), PAIRED)
     assert found == Terms(Carrier(carrier), 30.0, recompute=True, recompute_timeout=30.0)
 
 
