@@ -22,6 +22,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset import ranks
 from trimtab.cloneset.ranks import ByRank, KnownRanks, OriginalOrder, Terms, Wait
+from trimtab.cloneset.view import owner_key
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.explicit import NO_COSTS, GroupCosts
@@ -136,6 +137,24 @@ def test_annotations_name_the_pods_that_were_ranked_together() -> None:
     mixed = ranks.known_ranks(PATIENT, [*pods[:2], other], NO_COSTS)
     assert mixed is not None
     assert mixed.among is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "want"),
+    [
+        pytest.param({"kind": "CloneSet", "name": "web"}, "shop/web", id="as in the proposal"),
+        pytest.param(
+            {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web"}, "shop/web", id="its version"
+        ),
+        pytest.param({"apiVersion": "apps/v1", "kind": "CloneSet", "name": "web"}, None, id="another group's version"),
+        pytest.param({"kind": "Deployment", "name": "web"}, None, id="another kind"),
+        pytest.param({"kind": "CloneSet"}, None, id="no name"),
+    ],
+)
+def test_which_cloneset_an_object_ranks(owner: dict[str, str], want: str | None) -> None:
+    """The one that its owner names, and no other of the same name."""
+    tree = {"metadata": {"name": "ranks", "namespace": "shop"}, "spec": {"owner": owner}}
+    assert owner_key(codec.convert(tree, PodGroupCost)) == want
 
 
 def test_two_objects_are_reported() -> None:
