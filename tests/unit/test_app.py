@@ -32,9 +32,8 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.components import ComponentGroup
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
+from trimtab.ranking.victims import Options
 from trimtab.scaledown.intent.reviews import GRACE
-from trimtab.scaledown.sources import Sources
-from trimtab.scaledown.sources.targets import sources_for
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab import provisioning
 from trimtab_lab.apiserver.wire.server import Server
@@ -55,20 +54,62 @@ def test_the_scheduler_looks_after_the_namespaces_that_are_named() -> None:
     assert election.namespace == "leases"
 
 
-@pytest.mark.parametrize("module", [admission, control], ids=["webhooks", "controllers"])
-async def test_pods_are_probed_in_the_configured_networks(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By every component that probes."""
-    networks: list[Any] = []
+def given_to(part: str, module: Any, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> tuple[Any, dict[str, Any]]:
+    """What a component with this configuration is made of: the arguments of one of its parts."""
+    make, found = getattr(module, part), []
 
-    def recorded(*given: Any, **named: Any) -> Sources:
-        networks.extend(named["networks"])
-        return sources_for(*given, **named)
+    def recorded(*given: Any, **named: Any) -> Any:
+        found.append((given, named))
+        return make(*given, **named)
 
-    monkeypatch.setattr(module, "sources_for", recorded)
-    configured = whole(scaleDown={"probeNetworks": ["10.1.0.0/16"]}, leaderElection={"enabled": False})
+    monkeypatch.setattr(module, part, recorded)
+    configured = whole(**fields, leaderElection={"enabled": False})
     clock = VirtualClock()
     module.component(Dependencies(Client(FakeServer(clock), clock=clock), configured, CollectorRegistry()))
-    assert networks == [ip_network("10.1.0.0/16")]
+    (arguments,) = found
+    return arguments
+
+
+BOTH = pytest.mark.parametrize("module", [admission, control], ids=["webhooks", "controllers"])
+
+
+@BOTH
+async def test_pods_are_probed_in_the_configured_networks(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every component that probes."""
+    _, named = given_to("sources_for", module, monkeypatch, scaleDown={"probeNetworks": ["10.1.0.0/16"]})
+    assert named["networks"] == (ip_network("10.1.0.0/16"),)
+
+
+@BOTH
+async def test_pods_are_ranked_by_configured_sources_and_profiles(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every component that ranks pods."""
+    scheduler = {**SCHEDULER, "profiles": [{"schedulerName": "own"}]}
+    scale_down = {"sources": {"Prometheus": {"url": "http://prometheus:9090"}}}
+    _, named = given_to("sources_for", module, monkeypatch, scheduler=scheduler, scaleDown=scale_down)
+    assert set(named["sources"]) == {"Prometheus"}
+    assert named["profile_of"]("own") is not None
+    assert named["profile_of"]("other") is None
+
+
+async def test_plans_are_made_for_controllers_as_they_are_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their feature gates, and with the rank of CloneSets."""
+    gates = {"logarithmicScaleDown": False, "podDeletionCost": False}
+    fields = {"cloneSet": {"rank": "proportional"}, "scaleDown": {"controllerGates": gates}}
+    _, named = given_to("ScaleDownHolder", admission, monkeypatch, **fields)
+    model = named["settings"].model
+    assert (model.rank.scale, model.options) == ("proportional", Options(logarithmic=False, deletion_cost=False))
+
+
+async def test_clonesets_are_ranked_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their controller."""
+    (_, settings), _ = given_to("CloneSets", control, monkeypatch, cloneSet={"rank": "proportional"})
+    assert settings.rank.scale == "proportional"
+
+
+def test_a_mistake_in_the_settings_of_a_source_ends_the_start() -> None:
+    """It is named from the top of the file."""
+    with pytest.raises(InvalidError, match=r"^scaleDown\.sources\.Prometheus\.url"):
+        app.check(configuration.read({"scaleDown": {"sources": {"Prometheus": {"url": "x"}}}}))
 
 
 def test_a_mistake_in_the_schedulers_part_is_named_from_the_top() -> None:

@@ -14,12 +14,14 @@ import pytest_asyncio
 from tests.unit.cloneset.clusters import CloneSetCluster, manifest
 from tests.unit.cloneset.test_controller import condition, is_deletion
 from trimtab.api import codec
-from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
+from trimtab.api.annotations import ALPHA_COST, DELETION_COST, RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.transport import Request
+from trimtab.ranking.costs import Carrier
+from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 ZONES = {"AZ1": ("a1", "a2"), "AZ2": ("b1", "b2"), "AZ3": ("c1", "c2")}
@@ -261,6 +263,23 @@ async def test_deletion_costs_are_the_orders_own(world: CloneSetCluster) -> None
     await world.patch(Pod, "p3", patch)
     await world.resize(10)
     assert await world.names() == set(PODS) - {"p3", "p12"}
+
+
+async def test_after_the_timeout_costs_that_are_still_there_do_not_count(world: CloneSetCluster) -> None:
+    """Those of a policy whose controller has stopped; those of another writer stay part of the original order."""
+    when = {"action": "Wait", "timeoutSeconds": 20}
+    tree = {"delivery": "Continuous", "strategies": [{"name": "Balance"}], "whenUnranked": when}
+    world.policies["web"] = codec.convert(tree, ScaleDownPolicySpec)
+    for pod in await world.pods():
+        if pod.metadata.name in {"p2", "p5", "p6"}:
+            patch = apply_policy_patch(PolicyCost(pod, "ScaleDownPolicy default/web", Carrier.ANNOTATION, -5))
+            assert patch is not None
+            await world.patch(Pod, pod.metadata.name, patch)
+    await world.patch(Pod, "p1", {"metadata": {"annotations": {DELETION_COST: "-1"}}})
+    await world.resize(9)
+    assert len(await world.names()) == 12
+    await world.advance(22)
+    assert await world.names() == set(PODS) - {"p1", *ORIGINAL[:2]}
 
 
 class Ranker:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
+from tests.unit.ranking.groups import PAIRED
 from trimtab.api import codec, times
 from trimtab.api.annotations import (
     ALPHA_COST,
@@ -21,10 +22,10 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset import ranks
 from trimtab.cloneset.ranks import ByRank, KnownRanks, OriginalOrder, Terms, Wait
+from trimtab.cloneset.view import owner_key
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.explicit import NO_COSTS, GroupCosts
-from trimtab.ranking.strategies.age import Youngest
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import START
 
@@ -90,16 +91,10 @@ def test_terms(spec: ScaleDownPolicySpec | None, want: Terms | None) -> None:
     assert ranks.terms(spec) == want
 
 
-class Paired(Youngest):
-    """A strategy of a user's own, of which only the first choice holds."""
-
-    one_at_a_time: ClassVar[bool] = True
-
-
 @pytest.mark.parametrize("carrier", ["AlphaAnnotation", "PodGroupCost"])
 def test_a_strategy_that_goes_one_at_a_time_is_recomputed(carrier: str) -> None:
     """Although a removal does not change its ranks."""
-    found = ranks.terms(policy(carrier=carrier, strategies=[{"name": "Paired"}]), {"Paired": lambda _: Paired()})
+    found = ranks.terms(policy(carrier=carrier, strategies=[{"name": "Paired"}]), PAIRED)
     assert found == Terms(Carrier(carrier), 30.0, recompute=True, recompute_timeout=30.0)
 
 
@@ -142,6 +137,24 @@ def test_annotations_name_the_pods_that_were_ranked_together() -> None:
     mixed = ranks.known_ranks(PATIENT, [*pods[:2], other], NO_COSTS)
     assert mixed is not None
     assert mixed.among is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "want"),
+    [
+        pytest.param({"kind": "CloneSet", "name": "web"}, "shop/web", id="as in the proposal"),
+        pytest.param(
+            {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web"}, "shop/web", id="its version"
+        ),
+        pytest.param({"apiVersion": "apps/v1", "kind": "CloneSet", "name": "web"}, None, id="another group's version"),
+        pytest.param({"kind": "Deployment", "name": "web"}, None, id="another kind"),
+        pytest.param({"kind": "CloneSet"}, None, id="no name"),
+    ],
+)
+def test_which_cloneset_an_object_ranks(owner: dict[str, str], want: str | None) -> None:
+    """The one that its owner names, and no other of the same name."""
+    tree = {"metadata": {"name": "ranks", "namespace": "shop"}, "spec": {"owner": owner}}
+    assert owner_key(codec.convert(tree, PodGroupCost)) == want
 
 
 def test_two_objects_are_reported() -> None:

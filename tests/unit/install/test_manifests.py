@@ -403,6 +403,17 @@ def test_the_writers_of_the_configuration_are_exempt_for_both_carriers() -> None
             assert f'"{ranker}"' in condition["expression"]
 
 
+def test_what_deletes_costs_with_their_owners_is_exempt() -> None:
+    """A PodGroupCost is garbage-collected with its workload, and goes with its namespace; pods are not their matter."""
+    policy, _, group_policy, _ = protection.manifests(OPTIONS)
+    for name in ("generic-garbage-collector", "namespace-controller"):
+        user = f'"system:serviceaccount:kube-system:{name}"'
+        (condition,) = group_policy["spec"]["matchConditions"]
+        assert user in condition["expression"]
+        (condition,) = policy["spec"]["matchConditions"]
+        assert user not in condition["expression"]
+
+
 @pytest.mark.parametrize("edits", [False, True])
 def test_editors_of_a_namespace_write_pod_group_costs_only_where_the_administrator_says_so(edits: bool) -> None:
     """They see them all the same, and write every other kind."""

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from trimtab.api.times import parse_ns
-from trimtab.ranking.strategies import STRATEGIES, UNRANKED, Strategy, View
+from trimtab.ranking.strategies import STRATEGIES, UNRANKED, Factory, Strategy, View
+from trimtab.ranking.strategies.age import Youngest
 from trimtab.ranking.strategies.view import FloatColumn, Scores
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
 from trimtab.testing.builders import ClusterBuilder, PodBuilder, pod
 
 NOW = parse_ns("2026-01-02T00:00:00Z")
+
+
+class Paired(Youngest):
+    """A strategy of a user's own: a removal does not change its ranks, but only the first choice holds."""
+
+    one_at_a_time: ClassVar[bool] = True
+
+
+PAIRED: dict[str, Factory] = {"Paired": lambda _: Paired()}
+"""The registry that has it."""
 
 
 def aged(name: str, hour: int, *, minute: int = 0) -> PodBuilder:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.unit.ranking.groups import PAIRED
 from trimtab.api import codec
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.ranking.faults import faults, recomputation_faults, strategy_faults
-from trimtab.ranking.strategies import Factory, Ranks, View
-from trimtab.snapshot.columns import IntColumn
 
 CONTINUOUS = {"delivery": "Continuous", "carrier": "Annotation"}
 ANTI_AFFINITY = {"strategies": [{"name": "AntiAffinity"}]}
@@ -53,24 +50,10 @@ def test_ranks_that_change_with_each_removal_need_a_controller_that_waits(
     assert all("AntiAffinity" in str(error) and (kind or "built-in kind") in str(error) for error in found)
 
 
-@dataclass
-class Paired:
-    """A strategy of a user's own, of which only the first choice holds."""
-
-    name: str = "Paired"
-    recompute: bool = False
-    one_at_a_time: bool = True
-
-    def rank(self, rows: IntColumn, view: View) -> Ranks:
-        """All the same."""
-        return np.zeros(len(rows) + 0 * len(view.rows))
-
-
 def test_one_at_a_time_is_enough_to_need_a_controller_that_waits() -> None:
     """Although its ranks do not change."""
-    known: dict[str, Factory] = {"Paired": lambda _: Paired()}
     policy = spec(**CONTINUOUS, strategies=[{"name": "Paired"}])
-    (found,) = recomputation_faults(policy, "Deployment", known)
+    (found,) = recomputation_faults(policy, "Deployment", PAIRED)
     assert "Paired" in str(found)
 
 

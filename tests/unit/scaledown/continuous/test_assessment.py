@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.ranking.groups import PAIRED
 from trimtab.api.annotations import fingerprint
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec, WhenUnranked
@@ -53,6 +54,14 @@ def test_strategies_rank_the_pods_that_the_snapshot_has() -> None:
     assert found.is_complete
     ranks = found.ranks
     assert ranks["default/pod-00"] != ranks["default/pod-01"]
+
+
+def test_ranks_of_which_only_the_first_holds_are_recomputed() -> None:
+    """Although a removal does not change them: a CloneSet must see that they are of the pods that are left."""
+    made = cluster("a: a1").running("a1", "a1")
+    found = assess(made.pods(), (StrategySpec(name="Paired"),), Values(), made.snapshot(), 0, PAIRED)
+    assert found.is_complete
+    assert found.recompute
 
 
 def test_a_strategy_that_fails_is_a_fault() -> None:

@@ -26,15 +26,18 @@ from trimtab.api.annotations import (
 )
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import PodGroupCost
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.kube.resources import Resource
 from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
 from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
 from trimtab.scaledown.continuous.assessment import Assessment, costs
 from trimtab.scaledown.continuous.carriers import cost_of, number_of
+from trimtab.scaledown.continuous.delivery import carrier_for
 from trimtab.scaledown.continuous.sweeps import sweep
 from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, revert_policy_patch
-from trimtab.scaledown.policy.groups import GroupOwner
+from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.scaledown.policy.groups import Group, GroupKey, GroupOwner
+from trimtab.scaledown.policy.workloads import WorkloadRef
 from trimtab.testing.builders import pod
 from trimtab_lab.apiserver.kinds.errors import status_error
 
@@ -125,6 +128,27 @@ def test_fingerprints_equal_those_that_clonesets_compute() -> None:
     """The two parts know nothing of one another; this is where they meet."""
     assert fingerprint(["b", "a"]) == fingerprint(["a", "b"])
     assert RANKED_AMONG == RANKED_AMONG
+
+
+@pytest.mark.parametrize(
+    ("delivery", "carrier", "level", "shrinking"),
+    [
+        pytest.param("Continuous", Carrier.ANNOTATION, True, True, id="kept current, while pods are deleted too"),
+        pytest.param("Continuous", Carrier.POD_GROUP_COST, True, True, id="kept current in an object"),
+        pytest.param("OnScaleIntent", Carrier.ALPHA_ANNOTATION, False, True, id="while pods are too many"),
+        pytest.param("OnScaleIntent", Carrier.ANNOTATION, False, False, id="written while a request is held"),
+    ],
+)
+def test_when_a_group_has_costs(delivery: str, carrier: Carrier, level: bool, shrinking: bool) -> None:
+    """With as many pods as are wanted, and with more; with a policy that observes, never."""
+    ref = WorkloadRef("apps/v1", "ReplicaSet", "default", "web")
+    owner = GroupOwner("apps/v1", "ReplicaSet", "default", "web", "uid")
+    for mode in ("Enforce", "Observe"):
+        spec = codec.convert({"delivery": delivery, "carrier": carrier, "mode": mode}, ScaleDownPolicySpec)
+        policy = EffectivePolicy(spec, "default/web", "web")
+        group = Group(GroupKey("ReplicaSet", "default", "web"), owner, ref, ref, 3, None, policy)
+        found = [carrier_for(group, active) is carrier for active in (3, 4)]
+        assert found == ([level, shrinking] if mode == "Enforce" else [False, False])
 
 
 def test_group_names_are_valid_and_unique() -> None:

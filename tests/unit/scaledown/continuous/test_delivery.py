@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lab.workloads.clusters import JSON
-from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
+from tests.unit.scaledown.policy_cluster import POLICIES, PolicyCluster, target, template
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, STATED_COST, policy_cost_annotation
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
@@ -628,6 +628,15 @@ async def test_missing_ranks_are_waited_for_anew_by_another_policy(cluster: Poli
     assert fallbacks(cluster) == 0
     await cluster.advance(30)
     assert fallbacks(cluster) == 1
+
+
+async def test_a_strategy_that_cannot_work_is_not_waited_for(cluster: PolicyCluster) -> None:
+    """Nobody will recompute its ranks: the costs of the strategies that it replaces are reverted at once."""
+    await balanced(cluster)
+    spec = {"strategies": [{"name": "AntiAffinity"}], "whenUnranked": {"action": "Wait", "timeoutSeconds": 600}}
+    await cluster.user.patch(POLICIES, "web", {"spec": spec}, namespace="default")
+    await cluster.look()
+    assert (fallbacks(cluster), await cluster.costs()) == (1, {})
 
 
 async def test_a_workload_that_is_gone_is_forgotten(cluster: PolicyCluster) -> None:
