@@ -180,7 +180,8 @@ async def test_pods_are_bound_evenly_over_zones_with_events(cluster: Cluster, tm
         await cluster.all_bound(9)
         placed = sorted(pod.spec.node_name for pod in cluster.pods.store)
         assert placed == sorted([cluster.node(name) for name in "abc"] * 3)
-        condition = next(iter(cluster.pods.store)).status.condition("PodScheduled")
+        stored = await cluster.client.get(Pod, "web-0", namespace=cluster.name)  # caches do not keep this condition
+        condition = stored.status.condition("PodScheduled")
         assert condition is not None
         assert condition.status == "True"
         event = await cluster.event("web-0", "Scheduled")
