@@ -76,6 +76,17 @@ class Start:
             f" {total:3} watches ({pods} of pods) {self.connections:3} connections"
         )
 
+    def tree(self) -> dict[str, float]:
+        """As JSON."""
+        return {
+            "CPU s": round(self.cpu, 1),
+            "MiB": round(self.resident),
+            "peak MiB": round(self.peak),
+            "watches": sum(self.watches.values()),
+            "watches of pods": self.watches.get("/pods", 0),
+            "connections": self.connections,
+        }
+
 
 # --- the cluster -----------------------------------------------------------------------------------------------------
 
@@ -260,6 +271,20 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
+def measure_all(nodes: int, pods: int, names: Sequence[str] = tuple(SETS)) -> dict[str, Any]:
+    """What each set of components costs, one after the other; a line of progress for each."""
+    beside = calibration() * 1e3
+    starts: dict[str, Start] = {}
+    with cluster(nodes, pods) as (kubeconfig, server):
+        for name in names:
+            starts[name] = start = measure(SETS[name], kubeconfig, server)
+            print(start.row(name), flush=True)
+            watches = ", ".join(f"{each} {count}" for each, count in sorted(start.watches.items()))
+            print(f"{'':26} {watches}", flush=True)
+    sets = {name: start.tree() for name, start in starts.items()}
+    return {"nodes": nodes, "pods": pods, "calibration ms": round(beside, 2), "sets": sets}
+
+
 def main() -> None:
     """Print a line for each process."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -267,15 +292,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--pods", type=int, default=PODS)
     options = parser.parse_args()
-    chosen = {name: SETS[name] for name in options.only or SETS}
-    print(f"{options.nodes} nodes, {options.pods} pods; calibration {calibration() * 1e3:.2f} ms", flush=True)
-    with cluster(options.nodes, options.pods) as (kubeconfig, server):
-        for name, components in chosen.items():
-            start = measure(components, kubeconfig, server)
-            print(start.row(name), flush=True)
-            print(
-                f"{'':26} {', '.join(f'{each} {count}' for each, count in sorted(start.watches.items()))}", flush=True
-            )
+    result = measure_all(options.nodes, options.pods, options.only or tuple(SETS))
+    print(f"{options.nodes} nodes, {options.pods} pods; calibration {result['calibration ms']} ms")
 
 
 if __name__ == "__main__":

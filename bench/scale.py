@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import growth
+from bench import growth, processes
 from bench.binding import comparison
 
 RESULTS = Path(__file__).with_name("scale.json")
@@ -34,13 +34,21 @@ def _growth(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs n
     return growth.measure()
 
 
+def _processes(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
+    return processes.measure_all(processes.NODES, processes.PODS)
+
+
 def _binding(options: Options) -> Mapping[str, Any] | None:
     if options.control_plane is None:
         return None
     return comparison.compare(options.control_plane, rounds=options.rounds, pods=options.pods).tree()
 
 
-FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {"growth": _growth, "binding": _binding}
+FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
+    "processes": _processes,
+    "growth": _growth,
+    "binding": _binding,
+}
 """By name; None where a figure needs a control plane and there is none."""
 
 

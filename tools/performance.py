@@ -29,6 +29,15 @@ A turn ends with the last binding; events of bound pods may still be written aft
 | constraints | | pods a second | median | CPU | peak MiB of the scheduler |
 |---|---|---|---|---|---|
 """
+_PROCESSES = """
+## What processes cost at the start
+
+`trimtab run` on the lab's API server, measured when the process is ready and leads: processor time since its start,
+memory, and what the server counts of its watches and connections.
+
+| components | CPU, s | MiB (peak) | watches (of pods) | connections |
+|---|---|---|---|---|
+"""
 _GROWTH = """
 ## Growth with the cluster
 
@@ -45,6 +54,8 @@ def generate() -> str:
     text = HEADING
     if "binding" in results:
         text += _BINDING + "\n".join(_binding(results["binding"]["rows"])) + "\n" + _machine(results["binding"])
+    if "processes" in results:
+        text += _PROCESSES + "\n".join(_processes(results["processes"])) + "\n" + _machine(results["processes"])
     if "growth" in results:
         text += _GROWTH + "\n".join(_growth(results["growth"])) + "\n" + _machine(results["growth"])
     return text
@@ -57,6 +68,14 @@ def _binding(rows: list[Mapping[str, Any]]) -> Iterator[str]:
         listed, median = " ".join(f"{rate:.0f}" for rate in rates), statistics.median(rates)
         name = f"{row['constraints']} | {row['contender']}"
         yield f"| {name} | {listed} | {median:.0f} | {cpu} | {row['peak MiB'] or ''} |"
+
+
+def _processes(results: Mapping[str, Any]) -> Iterator[str]:
+    for name, start in results["sets"].items():
+        memory = f"{start['MiB']} ({start['peak MiB']})"
+        watches = f"{start['watches']} ({start['watches of pods']})"
+        yield f"| {name} | {start['CPU s']} | {memory} | {watches} | {start['connections']} |"
+    yield f"\n{results['nodes']:,} nodes and {results['pods']:,} pods; calibration {results['calibration ms']} ms."
 
 
 def _growth(results: Mapping[str, Any]) -> Iterator[str]:

@@ -1,111 +1,102 @@
-"""`trimtab install`, kustomize and the Helm chart, each applied to a control plane: the same objects are stored.
-
-The chart is rendered with Helm's template engine and applied as the others are. API servers that do not serve admission
-policies, such as the embedded lab's, cannot take an installation.
-"""
+"""`trimtab install`, kustomize and the Helm chart, each applied to a control plane: the same objects are stored."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
-from tests.unit.deploy.formats import HELM, KUBECTL, by_identity, kustomized, templated
-from tools import kustomize as written
+from tests.e2e.clusters import Cluster, empty_cluster, marks, needs_helm
+from tests.unit.deploy.formats import DEFAULTS, configured
+from tools.chart import files as chart
 from trimtab.api.documents import JSON
-from trimtab.install import definitions, kustomize, manifests
 from trimtab.install.kustomize import Identity
-from trimtab.install.options import Options
+from trimtab.install.options import NAMESPACE
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.skipif(KUBECTL is None, reason="kubectl is not in the PATH"),
-]
+pytestmark = marks
 
-OPTIONS = Options(replicas=1)
-VALUES = {"replicas": 1, "cloneSets": True}
-_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
-
-
-def kubectl(*arguments: str, documents: list[JSON] | None = None) -> str:
-    """Run kubectl on the control plane under test."""
-    assert KUBECTL is not None
-    items = None if documents is None else json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
-    done = subprocess.run([KUBECTL, *arguments], input=items, capture_output=True, text=True, check=False)  # noqa: S603 - found in the PATH
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module", autouse=True)
-def served(control_plane: Path) -> None:
-    """Skip where an installation cannot be stored."""
-    del control_plane
-    if "validatingadmissionpolicies" not in kubectl("api-resources", "--output=name"):
-        pytest.skip("this API server does not serve ValidatingAdmissionPolicies")
-
-
-def _installed(_: Path) -> list[JSON]:
-    return manifests.everything(OPTIONS, definitions.choose("all", []).manifests)
-
-
-def _kustomized(folder: Path) -> list[JSON]:
-    base = kustomize.Installation(OPTIONS, definitions.choose("all", []).manifests)
-    kustomize.write(folder, kustomize.files(base))
-    return kustomized(folder / "base")
-
-
-def _templated(folder: Path) -> list[JSON]:
-    if HELM is None:
-        pytest.skip("helm is neither in HELM nor in the PATH")
-    namespace = next(each for each in written.installation().objects() if each["kind"] == "Namespace")
-    return [namespace, *templated(VALUES, folder)]
+INSTALL = ("--crds=all", "--replicas=1", "--image=example.com/trimtab:v1")
+VALUES = "replicas=1,cloneSets=true,image.repository=example.com/trimtab,image.tag=v1"
+_SPACE: Identity = ("Namespace", "", NAMESPACE)
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[Identity, JSON]:
-    """What is stored of `trimtab install`."""
-    with _stored(_installed(tmp_path_factory.mktemp("install"))) as found:
-        return found
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster without Trimtab."""
+    with empty_cluster(tmp_path_factory.mktemp("empty")) as found:
+        yield found
 
 
-@contextmanager
-def _stored(objects: list[JSON]) -> Iterator[dict[Identity, JSON]]:
-    """What the API server stores of objects; they are removed afterwards, but for the definitions of our kinds."""
-    kubectl("apply", "--server-side", "--filename=-", documents=objects)
-    try:
-        found = json.loads(kubectl("get", "--filename=-", "--output=json", documents=objects))["items"]
-        yield by_identity(_without_server_fields(each) for each in found)
-    finally:
-        removed = [each for each in objects if each["kind"] != "CustomResourceDefinition"]
-        kubectl("delete", "--ignore-not-found", "--wait", "--filename=-", documents=removed)
+@pytest.fixture
+def empty(cluster: Cluster) -> Iterator[Cluster]:
+    """The same, which is left as it was."""
+    yield cluster
+    cluster.trimtab("uninstall", "--remove-crds", "--yes")
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    assert not json.loads(cluster.kubectl("get", "crd", "--output=json"))["items"]
 
 
-def _without_server_fields(tree: JSON) -> JSON:
-    plain = deepcopy(tree)
-    plain.pop("status", None)
-    for name in _BY_SERVER:
-        plain["metadata"].pop(name, None)
-    for name in ("clusterIP", "clusterIPs"):
-        if plain["kind"] == "Service":
-            plain["spec"].pop(name, None)
-    if plain["kind"] == "Deployment":
-        plain["metadata"].pop("annotations", None)  # the revision, which its controller writes
-    return plain
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration that the chart installs by default."""
+    file = tmp_path_factory.mktemp("settings") / "trimtab.json"
+    file.write_text(json.dumps(configured(DEFAULTS)))
+    return file
 
 
-@pytest.mark.parametrize("form", [_kustomized, _templated], ids=["kustomize", "helm"])
+@pytest.fixture(scope="module")
+def reference(cluster: Cluster, settings: Path) -> dict[Identity, JSON]:
+    """What is stored of `trimtab install | kubectl apply`."""
+    cluster.apply(*INSTALL, "--config", str(settings))
+    found = cluster.stored()
+    cluster.remove(NAMESPACE, "--remove-crds")
+    return found
+
+
+def _kustomize(cluster: Cluster, settings: Path, folder: Path) -> None:
+    cluster.trimtab("install", *INSTALL, "--config", str(settings), "--kustomize", str(folder))
+    cluster.kubectl("apply", "--server-side", "--kustomize", str(folder / "base"))
+
+
+def _helm(cluster: Cluster, _: Path, __: Path) -> None:
+    cluster.helm(
+        "install", "trimtab", str(chart.FOLDER), "--namespace", NAMESPACE, "--create-namespace", "--set", VALUES
+    )
+
+
+@pytest.mark.parametrize("form", [_kustomize, pytest.param(_helm, marks=needs_helm)], ids=["kustomize", "helm"])
 def test_the_same_objects_are_stored(
-    form: Callable[[Path], list[JSON]], reference: dict[Identity, JSON], tmp_path: Path
+    form: Callable[[Cluster, Path, Path], None],
+    reference: dict[Identity, JSON],
+    settings: Path,
+    empty: Cluster,
+    tmp_path: Path,
 ) -> None:
-    """Object by object, as the API server gives them back."""
-    with _stored(form(tmp_path)) as stored:
-        assert len(stored) > 40
-        assert set(stored) == set(reference)
-        for identity, tree in stored.items():
-            assert tree == reference[identity], identity
+    """Object by object, as the API server gives them back. Helm creates the namespace, without labels."""
+    form(empty, settings, tmp_path)
+    stored = empty.stored()
+    if form is _helm:
+        empty.helm("uninstall", "trimtab", "--namespace", NAMESPACE)
+        stored[_SPACE] = reference[_SPACE]
+    assert len(stored) > 40
+    assert set(stored) == set(reference)
+    for identity, tree in stored.items():
+        assert tree == reference[identity], identity
+
+
+@needs_helm
+def test_helm_upgrades_rolls_back_and_removes_what_it_installed(empty: Cluster) -> None:
+    """Permissions in a dropped namespace go; a rollback brings them back; the kinds alone stay."""
+    release = ("trimtab", str(chart.FOLDER), "--namespace", NAMESPACE)
+    for name in ("shop", "bank"):
+        empty.kubectl("create", "namespace", name)
+    empty.helm("install", *release, "--create-namespace", "--set", "namespaces={shop,bank}")
+    assert empty.bound("trimtab-webhooks-writing") == {"shop", "bank"}
+    empty.helm("upgrade", *release, "--reuse-values", "--set", "namespaces={shop},mode=enforce")
+    assert empty.bound("trimtab-webhooks-writing") == {"shop"}
+    empty.helm("rollback", "trimtab", "1", "--namespace", NAMESPACE)
+    assert empty.bound("trimtab-webhooks-writing") == {"shop", "bank"}
+    empty.helm("uninstall", "trimtab", "--namespace", NAMESPACE)
+    assert {each["kind"] for each in empty.objects()} == {"CustomResourceDefinition"}

@@ -150,7 +150,8 @@ def _access(options: _Options) -> tuple[Access, str]:
     if options.token_file is not None:
         token = options.token_file.read_text().strip()
         if not token or not token.isascii():
-            raise InvalidError("--token-file", f"{options.token_file} is empty or not ASCII; write a token into it")
+            problem = "has other characters than ASCII" if token else "is empty"
+            raise InvalidError("--token-file", f"{options.token_file} {problem}; write a token into it")
         return TokenAccess(token), ""
     if is_loopback(options.host):
         return OpenAccess(), ""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from trimtab.api import times
 from trimtab.api.annotations import subset_annotations
 from trimtab.api.model import Model
@@ -153,7 +151,14 @@ def _without_domains(row: DecisionRow, rights: Rights) -> DecisionRow:
     if row.sort != "scale-down" or rights.allows("nodes"):
         return row
     size = row.sentence.partition(":")[0]
-    return msgspec.structs.replace(row, sentence=f"{size}: {row.result}", distributions=())
+    return DecisionRow(
+        sort=row.sort,
+        time=row.time,
+        namespace=row.namespace,
+        subject=row.subject,
+        sentence=f"{size}: {row.result}",
+        result=row.result,
+    )
 
 
 def _of_policies(cluster: Cluster) -> Iterator[tuple[str, DecisionRow]]:

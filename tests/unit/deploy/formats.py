@@ -74,7 +74,7 @@ def templated(values: JSON, folder: Path, *, namespace: str = NAMESPACE) -> list
 def installed(values: JSON, *, namespace: str = NAMESPACE) -> list[JSON]:
     """What `trimtab install` prints for the same settings. Helm creates the namespace itself."""
     full = _merged(DEFAULTS, values)
-    configuration = _configuration(full)
+    configuration = configured(full)
     image, certificates = full["image"], full["certificates"]
     tag = f"@{image['digest']}" if image["digest"] else f":{image['tag'] or __version__}"
     options = Options(
@@ -93,7 +93,8 @@ def installed(values: JSON, *, namespace: str = NAMESPACE) -> list[JSON]:
     return manifests.everything(options, definitions.choose("all", []).manifests)
 
 
-def _configuration(values: JSON) -> JSON:
+def configured(values: JSON) -> JSON:
+    """The configuration that values stand for."""
     tree = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "TrimtabConfiguration", **deepcopy(values["configuration"])}
     if values["mode"] and (tree.get("scaleDown") or {}).get("defaultPolicies"):
         tree = with_mode(tree, MODES[values["mode"]])

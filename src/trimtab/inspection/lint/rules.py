@@ -17,8 +17,8 @@ RULES: tuple[Rule, ...] = (
         Severity.ERROR,
         "A manifest has a field of the wrong type, or lacks a required one; or a file of a folder is not YAML.",
         "An API server refuses it, and no other rule can look at it.",
-        "Correct the field that the message names. Render templates first "
-        "(`helm template ./chart | trimtab lint -f -`).",
+        "Correct the field that the message names. Render templates first: `helm template ./chart | trimtab lint -f "
+        "-`.",
         governing.unreadable,
     ),
     Rule(
