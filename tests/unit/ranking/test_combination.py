@@ -140,6 +140,7 @@ def test_a_row_that_was_not_ranked_cannot_be_explained() -> None:
         pytest.param(["Balance"], False, False, id="one that stays right"),
         pytest.param(["Balance", "Taints"], False, False, id="two that stay right"),
         pytest.param(["Balance", "AntiAffinity"], True, True, id="one that does not is enough"),
+        pytest.param(["Scheduled"], True, True, id="one whose scores depend on the other pods"),
         pytest.param([], False, False, id="none"),
     ],
 )
