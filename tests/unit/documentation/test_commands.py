@@ -98,7 +98,10 @@ NOT_TYPED: dict[str, dict[str, str]] = {
     },
     "docs/monitoring.md": {"kubectl -n trimtab-system set env": _INSTALLED},
     "docs/runbook.md": {"kubectl": _INSTALLED, "curl": _INSTALLED},
-    "docs/scale-down.md": {"kubectl scale": "an excerpt, with its output; bench/promise measures it"},
+    "docs/scale-down.md": {
+        "kubectl scale": "an excerpt, with its output; bench/promise measures it",
+        "kubectl describe": "four events of three scale-downs; tests/e2e/test_describe.py asks for each",
+    },
     **{
         f"examples/{name}/README.md": {".venv/bin/": _EXAMPLE}
         for name in (
