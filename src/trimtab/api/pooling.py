@@ -108,7 +108,7 @@ class _Part:
         """An equal part that shares everything but its own fields with the first one like it."""
         values, main = self._shared_values(part), id(self._main(part))
         adopted_before = self._by_main.get(main)
-        if adopted_before is not None and self._shared_values(adopted_before) == values:
+        if adopted_before is not None and all(map(operator.is_, self._shared_values(adopted_before), values)):
             return part
         if len(self._known) >= _LIMIT:
             self._known.clear()

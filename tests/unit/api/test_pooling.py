@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimtab.api import codec, pooling
-from trimtab.api.pods import Pod
+from trimtab.api.pods import Container, Pod, PodSpec
 from trimtab.api.pooling import PodPool, trim
 
 
@@ -43,6 +43,16 @@ def test_pods_of_a_template_share_all_but_their_own_fields() -> None:
     assert first.status.container_statuses is second.status.container_statuses
     assert first.status.container_statuses is not third.status.container_statuses
     assert first.metadata.annotations == second.metadata.annotations != third.metadata.annotations
+
+
+def test_pods_that_share_their_containers_share_the_rest_too() -> None:
+    """`NodeScores` finds the pods of a template by the identity of their parts."""
+    containers = (Container(name="main", image="web:1"),)
+    pool = PodPool()
+    first, second = (
+        pool.adopt(Pod(spec=PodSpec(containers=containers, node_selector={"disk": "fast"}))) for _ in range(2)
+    )
+    assert first.spec.node_selector is second.spec.node_selector
 
 
 def test_a_pod_that_another_pool_has_adopted_keeps_its_parts() -> None:
