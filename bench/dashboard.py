@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from bench.figures import calibration
+from bench.figures import calibration, cpu_seconds
 from tests.browser.labs import CHROMIUM, FLAGS
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import HOSTNAME, ZONE
@@ -46,7 +46,6 @@ RATE = 100
 RESTRICTED = "restricted"
 """The token of the viewer who may not list nodes."""
 _SECONDS = 10.0
-_TICK = os.sysconf("SC_CLK_TCK")
 _READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
 _FRAMES = """seconds => new Promise((resolve) => {
   const times = [];
@@ -221,20 +220,14 @@ def _server(rate: float) -> Iterator[tuple[str, int]]:
             process.wait(30)
 
 
-def _cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
-
-
 def _share(pid: int, seconds: float, work: Any = None) -> float:
     """The share of one core that a process uses meanwhile."""
-    before, started = _cpu(pid), time.monotonic()
+    before, started = cpu_seconds(pid), time.monotonic()
     if work is None:
         time.sleep(seconds)
     else:
         work()
-    return (_cpu(pid) - before) / (time.monotonic() - started)
+    return (cpu_seconds(pid) - before) / (time.monotonic() - started)
 
 
 def measure() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 _TURNS = 7
 
@@ -54,3 +56,9 @@ def against_calibration(work: Callable[[], object], *, limit: str, repeat: int =
     value = best(work, turns=turns, repeat=repeat)
     after = calibration()
     return Figure(value * 1e3, "ms", min(before, after) * 1e3, limit)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of processor time that a process has used, on Linux."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -13,7 +13,6 @@ import contextlib
 import json
 import logging
 import multiprocessing
-import os
 import random
 import re
 import socket
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.decoding import pod_tree
-from bench.figures import calibration
+from bench.figures import calibration, cpu_seconds
 from trimtab.api import crds
 from trimtab.api.configuration import API_VERSION, KIND
 from trimtab.api.documents import JSON
@@ -53,7 +52,6 @@ SETS: dict[str, tuple[str, ...]] = {
 """The components of each measured process."""
 _NAMESPACE = "trimtab-system"
 _PATIENCE = 300.0
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,7 @@ def measure(components: Sequence[str], kubeconfig: Path, server: Connection) -> 
     """Start these components in one process; what they have cost when it is ready."""
     with tempfile.TemporaryDirectory() as folder, _process(components, kubeconfig, Path(folder)) as (process, port):
         _wait_ready(process, port)
-        cpu = _cpu(process.pid)
+        cpu = cpu_seconds(process.pid)
         memory = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
         server.send("count")
         watches, connections = server.recv()
@@ -264,11 +262,6 @@ def _get(port: int, path: str) -> str:
         return error.read().decode()
     except OSError:
         return ""
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def measure_all(nodes: int, pods: int, names: Sequence[str] = tuple(SETS)) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Figure, calibration
+from bench.figures import Figure, calibration, cpu_seconds
 from trimtab.admission.certificate_authority import KeyPair, make_authority, sign
 from trimtab.admission.certificates import FileCertificates
 from trimtab.admission.metrics import ReviewOutcome
@@ -178,17 +178,12 @@ def _processor(webhooks: list[int], controller: int) -> dict[str, float]:
         ticks = os.sysconf("SC_CLK_TCK")
         busy = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         known = {
-            "webhooks": sum(_ticks(each) for each in webhooks) / ticks,
-            "controller": _ticks(controller) / ticks,
-            "this process": _ticks(os.getpid()) / ticks,
+            "webhooks": sum(map(cpu_seconds, webhooks)),
+            "controller": cpu_seconds(controller),
+            "this process": cpu_seconds(os.getpid()),
         }
         return {**known, "all others": (sum(busy) - busy[3] - busy[4]) / ticks - sum(known.values())}
     return {}
-
-
-def _ticks(process: int) -> int:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 async def _create_while_stopped(client: Client, owner: JSON, processes: list[int]) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,9 +12,9 @@ from pathlib import Path
 
 from bench.binding.cluster import SCHEDULER_NAME
 from bench.binding.controlplane import RunningControlPlane
+from bench.figures import cpu_seconds
 from trimtab_lab import supervisor
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _STOP_SECONDS = 15.0
 UNLIMITED = 100_000
 """Requests a second: kube-scheduler's own limit, 50 unless configured, would be all that is measured."""
@@ -31,10 +30,9 @@ class Usage:
     @classmethod
     def read(cls, pid: int) -> Usage:
         """Read the usage of a process."""
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         status = Path(f"/proc/{pid}/status").read_text()
         peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
-        return cls((int(fields[11]) + int(fields[12])) / _TICKS, peak / 1024)
+        return cls(cpu_seconds(pid), peak / 1024)
 
 
 def write_configuration(plane: RunningControlPlane) -> Path:
