@@ -17,9 +17,9 @@ NO_NODES = "name: node-controllers\n"
 
 
 @contextmanager
-def lab(state: Path, *more: str) -> Iterator[str]:
+def lab(state: Path, *more: str, shape: str = NO_NODES) -> Iterator[str]:
     """`trimtab lab up` with its scheduler alone: tests bring the webhooks and controllers that they are about."""
-    (state / "shape.yaml").write_text(NO_NODES)
+    (state / "shape.yaml").write_text(shape)
     options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(supervisor.find_free_port())]
     command = [
         sys.executable,

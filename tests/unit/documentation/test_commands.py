@@ -48,7 +48,9 @@ TYPED: dict[str, str] = {
 _REAL = "needs Kubernetes binaries: `make e2e CONTROL_PLANE=DIR` runs the same commands"
 _DEVELOPMENT = "a target of the Makefile for developers; it takes minutes"
 _EXAMPLE = "tests/scenarios/test_examples.py runs the example"
-_INSTALLED = "needs an installation whose pods run; tests/e2e has the objects, tests/scenarios the switch"
+ON_AN_INSTALLATION = "tests/e2e/test_installed_pages.py types it on a control plane"
+"""Of commands that install, or need an installation: that test types every command with this reason."""
+_CONTAINER = "needs a container of an installation, and simulated nodes have none"
 _SHOWN = "typed in docs/walk.md; here with an explanation beside it"
 
 NOT_TYPED: dict[str, dict[str, str]] = {
@@ -72,8 +74,9 @@ NOT_TYPED: dict[str, dict[str, str]] = {
     "docs/dashboard.md": {
         "trimtab dashboard": "tests/browser looks at the pages of such processes",
         "trimtab lab up": "tests/scenarios/test_walk.py starts the lab",
-        "trimtab install": _INSTALLED,
-        "kubectl": _INSTALLED,
+        "trimtab install": ON_AN_INSTALLATION,
+        "kubectl -n trimtab-system port-forward": _CONTAINER,
+        "kubectl create token": ON_AN_INSTALLATION,
     },
     "docs/default-constraints.md": {
         "trimtab scheduler-config": "tests/e2e/test_defaults.py starts kube-scheduler with its output",
@@ -81,12 +84,12 @@ NOT_TYPED: dict[str, dict[str, str]] = {
     },
     "docs/install.md": {
         "make image": "builds an image, and needs a registry",
-        "helm": "tests/unit/deploy/test_formats.py renders the chart, where there is helm",
-        "trimtab install": "tests/e2e/test_formats.py applies what it prints",
-        "kubectl -n trimtab-system rollout status": _INSTALLED,
-        "kubectl apply --server-side -k": "tests/e2e/test_formats.py applies the files",
+        "helm": ON_AN_INSTALLATION,
+        "trimtab install": ON_AN_INSTALLATION,
+        "kubectl -n trimtab-system rollout status": ON_AN_INSTALLATION,
+        "kubectl apply --server-side -k": ON_AN_INSTALLATION,
         "trimtab doctor": "tests/e2e/test_doctor.py runs it",
-        "trimtab uninstall\n": "tests/unit/install/test_removal.py removes an installation; the dry run is typed",
+        "trimtab uninstall\n": ON_AN_INSTALLATION,
     },
     "docs/lab.md": {
         "make up": "tests/scenarios/test_walk.py starts the lab",
@@ -96,8 +99,8 @@ NOT_TYPED: dict[str, dict[str, str]] = {
     "docs/lab-nodes.md": {
         "trimtab lab nodes": "tests/e2e/test_nodes.py runs simulated nodes",
     },
-    "docs/monitoring.md": {"kubectl -n trimtab-system set env": _INSTALLED},
-    "docs/runbook.md": {"kubectl": _INSTALLED, "curl": _INSTALLED},
+    "docs/monitoring.md": {"kubectl -n trimtab-system set env": ON_AN_INSTALLATION},
+    "docs/runbook.md": {"kubectl": _CONTAINER, "curl": _CONTAINER},
     "docs/scale-down.md": {
         "kubectl scale": "an excerpt, with its output; bench/promise measures it",
         "kubectl describe": "four events of three scale-downs; tests/e2e/test_describe.py asks for each",
