@@ -34,12 +34,14 @@ class PlanEndings:
         for uid in deleted:
             self._metrics.record_deletion(plan.victims[uid])
         misses = plan.misses(remaining)
-        self._learn(workload, plan, misses)
+        is_observed = plan.skipped is HoldOutcome.OBSERVED
+        if not is_observed:  # the controller could not follow what was not written
+            self._learn(workload, plan, misses)
         plan.is_rolling |= self._is_rolling(workload)
         checks = check_levels(plan.expected, self._view.snapshot)
         result = level_result(checks)
         why = _cause(plan, misses) if result is LevelResult.MISSED else ""
-        mode = "observe" if plan.skipped is HoldOutcome.OBSERVED else "enforce"
+        mode = "observe" if is_observed else "enforce"
         self._metrics.record_result(result, why, mode)
         for check in checks:
             self._metrics.record_skews(check, mode)

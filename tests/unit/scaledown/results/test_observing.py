@@ -19,7 +19,7 @@ from trimtab.kube.processes import FIELDS
 from trimtab.scaledown.intent.planner import PlannedRequest
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.intent.requests import CheckedRequest
-from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 
 ZONE = "topology.kubernetes.io/zone"
@@ -51,6 +51,7 @@ async def test_an_observed_scale_down_holds_and_writes_nothing(cluster: ScaleClu
     ]
     assert cluster.count("requests_total", outcome="observed") == 1
     assert cluster.count("results_total", mode="observe", result="missed", cause="observed") == 1
+    assert all(not cluster.count("misses_total", cause=cause.value) for cause in MissCause)
 
 
 def _reads_of_deployments(cluster: ScaleCluster) -> int:
