@@ -67,6 +67,7 @@ def test_install_and_remove_as_written(cluster: Cluster, folder: Path) -> None:
     lines = [each for each in written("docs/install.md") if not each.startswith(("helm ", "kubectl apply"))]
     assert len(lines) == 4
     assert "successfully rolled out" in check(cluster, folder, *lines)
+    cluster.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=90s")
     assert [each for each in cluster.objects() if each["kind"] != "CustomResourceDefinition"] == []
 
 
