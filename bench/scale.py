@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import growth, processes
+from bench import growth, many, processes
 from bench.binding import comparison
 
 RESULTS = Path(__file__).with_name("scale.json")
@@ -38,6 +38,14 @@ def _processes(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it need
     return processes.measure_all(processes.NODES, processes.PODS)
 
 
+def _scale_downs(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
+    return many.scale_downs()
+
+
+def _topologies(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
+    return many.topologies()
+
+
 def _binding(options: Options) -> Mapping[str, Any] | None:
     if options.control_plane is None:
         return None
@@ -47,6 +55,8 @@ def _binding(options: Options) -> Mapping[str, Any] | None:
 FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
     "processes": _processes,
     "growth": _growth,
+    "scale-downs": _scale_downs,
+    "topologies": _topologies,
     "binding": _binding,
 }
 """By name; None where a figure needs a control plane and there is none."""

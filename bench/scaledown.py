@@ -12,7 +12,7 @@ import itertools
 import logging
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +81,7 @@ class _Measurement:
 def _held(pods: int) -> Figure:
     with lab() as kubeconfig:
         found = asyncio.run(_measure(kubeconfig, pods))
-    median, worst = statistics.median(found.seconds), _percentile(found.seconds, 0.99)
+    median, worst = statistics.median(found.seconds), percentile(found.seconds, 0.99)
     rounds = len(found.seconds)
     print(
         f"  {pods} pods to {pods * 2 // 3}: held p50 {median:.3f} s, p99 {worst:.3f} s over {rounds} requests; "
@@ -93,9 +93,9 @@ def _held(pods: int) -> Figure:
 async def _measure(kubeconfig: Path, size: int) -> _Measurement:
     logging.getLogger("trimtab").setLevel(logging.ERROR)
     async with Client(Session(config.discover(kubeconfig))) as client:
-        await _cluster(client, size)
+        await create_cluster(client, {"web": size})
         plain = await _plain(client, size // 3)
-        async with _serving(client) as (view, holder):
+        async with serving(client, _UNLIMITED) as (view, holder):
             seconds = [await _round(client, view, size) for _ in range(ROUNDS[size])]
             registry = holder.metrics.registry
             written = registry.get_sample_value("trimtab_scaledown_costs_written_total") or 0.0
@@ -123,11 +123,10 @@ async def _plain(client: Client, count: int) -> float:
 
 
 @asynccontextmanager
-async def _serving(client: Client) -> AsyncIterator[tuple[View, ScaleDownHolder]]:
+async def serving(client: Client, rates: Rates) -> AsyncIterator[tuple[View, ScaleDownHolder]]:
+    """The webhook for scale-downs, in this process."""
     view = View(client)
-    holder = ScaleDownHolder(
-        client, view, defaults=LEVEL_EVERYONE, settings=HoldSettings(patience=0.0, rates=_UNLIMITED)
-    )
+    holder = ScaleDownHolder(client, view, defaults=LEVEL_EVERYONE, settings=HoldSettings(patience=0.0, rates=rates))
     certificates = ManagedCertificates(
         client,
         namespace=NAMESPACE,
@@ -170,22 +169,29 @@ def _configuration(port: int) -> JSON:
 # --- the cluster -----------------------------------------------------------------------------------------------------
 
 
-async def _cluster(client: Client, size: int) -> None:
+async def create_cluster(client: Client, sizes: Mapping[str, int]) -> None:
+    """Nodes in three zones, and ReplicaSets of these sizes with their pods."""
     names = {zone: [f"{zone}-{number}" for number in range(NODES // 3)] for zone in "abc"}
     for zone, nodes in names.items():
         await _each(nodes, lambda name, zone=zone: client.create(_NODES, node(name, zone=zone).tree()))  # type: ignore[misc]
-    labels = {"app": "web"}
+    places = {zone: itertools.cycle(nodes) for zone, nodes in names.items()}
+    for name, size in sizes.items():
+        made = await client.create(ReplicaSet, _replica_set(name, size), namespace=NAMESPACE)
+        trees = [_pod(n, made, next(places[_ZONES[n % len(_ZONES)]])) for n in range(size)]
+        await _each(trees, lambda tree: _start(client, tree))
+
+
+def _replica_set(name: str, size: int) -> JSON:
+    labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
     spec = {"replicas": size, "selector": {"matchLabels": labels}, "template": template}
-    made = await client.create(ReplicaSet, {"metadata": {"name": "web"}, "spec": spec}, namespace=NAMESPACE)
-    places = {zone: itertools.cycle(nodes) for zone, nodes in names.items()}
-    trees = [_pod(n, made, next(places[_ZONES[n % len(_ZONES)]])) for n in range(size)]
-    await _each(trees, lambda tree: _start(client, tree))
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def _pod(number: int, owner: ReplicaSet, place: str) -> JSON:
-    tree = pod(f"web-{number}").labels(app="web").on(place).tree()
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner.metadata.uid}
+    name = owner.metadata.name
+    tree = pod(f"{name}-{number}").labels(app=name).on(place).tree()
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": owner.metadata.uid}
     tree["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
     return {**tree, "status": {}}
 
@@ -209,6 +215,7 @@ async def _each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> N
     await asyncio.gather(*(take() for _ in range(AT_ONCE)))
 
 
-def _percentile(values: list[float], share: float) -> float:
+def percentile(values: list[float], share: float) -> float:
+    """The value that this share of all stays within."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]

@@ -30,7 +30,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
@@ -74,7 +74,7 @@ STOPPED_AT_ONCE = 20
 WANTED = {"s0": 300, "s1": 400, "s2": 300}
 NAME = "bench-subsets"
 FINALIZER = "trimtab.dev/bench"
-_MUTATING = untyped(
+MUTATING = untyped(
     "admissionregistration.k8s.io/v1",
     "MutatingWebhookConfiguration",
     "mutatingwebhookconfigurations",
@@ -114,11 +114,12 @@ def admission_p99() -> Figure:
 def creation_p99() -> Figure:
     """Milliseconds that webhooks add to 99 of 100 creations; the calibration is what these take without."""
     load = _on_the_lab()
-    plain = _p99(load.plain)
-    return Figure((_p99(load.calls) - plain) * 1e3, "ms", plain * 1e3, "value < 1000")
+    plain = p99(load.plain)
+    return Figure((p99(load.calls) - plain) * 1e3, "ms", plain * 1e3, "value < 1000")
 
 
-def _p99(seconds: list[float]) -> float:
+def p99(seconds: list[float]) -> float:
+    """The time that 99 of 100 stayed within."""
     return sorted(seconds)[len(seconds) * 99 // 100]
 
 
@@ -139,7 +140,7 @@ def without_subset() -> Figure:
 
 @functools.cache
 def _on_the_lab(in_flight: int = IN_FLIGHT) -> Load:
-    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder, _started(_serve, Path(folder)) as lab:
+    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder, started_process(serve, Path(folder)) as lab:
         return asyncio.run(_measure(Path(lab.recv()), Path(folder), in_flight))
 
 
@@ -147,23 +148,23 @@ async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -
     """Set up, create, count, tidy up."""
     authority = make_authority(datetime.now(UTC))
     pair = sign(authority, ["127.0.0.1"], datetime.now(UTC))
-    _write_pair(pair, folder)
+    write_pair(pair, folder)
     async with Client(Session(discover(kubeconfig))) as client, contextlib.AsyncExitStack() as stack:
-        owner = await _furnish(client)
-        stack.push_async_callback(_tidy, client)
-        controller = stack.enter_context(_started(_control, kubeconfig))
-        webhooks = [stack.enter_context(_started(_answer, kubeconfig, folder)) for _ in range(PROCESSES)]
+        (owner,) = await furnish(client)
+        stack.push_async_callback(tidy, client)
+        controller = stack.enter_context(started_process(control, kubeconfig))
+        webhooks = [stack.enter_context(started_process(answer, kubeconfig, folder)) for _ in range(PROCESSES)]
         *answers, (_, counting) = [await asyncio.to_thread(each.recv) for each in (*webhooks, controller)]
         ports, processes = [port for port, _ in answers], [process for _, process in answers]
-        await client.create(_MUTATING, _configuration(ports, authority))
-        await _ready(client)
+        await client.create(MUTATING, configuration(ports, authority))
+        await wait_counted(client)
         gate = asyncio.Semaphore(in_flight)
-        plain = await asyncio.gather(*(_create(client, None, number, gate) for number in range(PODS)))
+        plain = await asyncio.gather(*(create(client, None, number, gate) for number in range(PODS)))
         used, started = _processor(processes, counting), time.perf_counter()
-        made = await asyncio.gather(*(_create(client, owner, number, gate) for number in range(PODS)))
+        made = await asyncio.gather(*(create(client, owner, number, gate) for number in range(PODS)))
         whole = time.perf_counter() - started
         processor = {name: now - used[name] for name, now in _processor(processes, counting).items()}
-        found = [await asyncio.to_thread(_reported, each) for each in webhooks]
+        found = [await asyncio.to_thread(reported, each) for each in webhooks]
         stopped = await _create_while_stopped(client, owner, processes)
         late = _late(Counter(subset for subset, _ in made), Counter(outcome for each in found for outcome in each[1]))
         seconds = [each for report in found for each in report[0]]
@@ -190,7 +191,7 @@ async def _create_while_stopped(client: Client, owner: JSON, processes: list[int
     """How long creations take while the webhooks do not answer. They get no subset, and none waits for the next."""
     with _stopped(processes):
         gate = asyncio.Semaphore(STOPPED_AT_ONCE)
-        made = await asyncio.gather(*(_create(client, owner, number, gate) for number in range(STOPPED_PODS)))
+        made = await asyncio.gather(*(create(client, owner, number, gate) for number in range(STOPPED_PODS)))
     if any(subset != "none" for subset, _ in made):
         raise AssertionError("a webhook answered while it was stopped")
     return [seconds for _, seconds in made]
@@ -221,17 +222,22 @@ def _late(subsets: Counter[str], outcomes: Counter[str]) -> int:
 # The cluster.
 
 
-async def _furnish(client: Client) -> JSON:
-    """The kinds, a namespace, a workload for which no controller creates pods, and its UnitedTopology."""
+async def furnish(client: Client, names: Sequence[str] = (NAME,)) -> list[JSON]:
+    """The kinds, a namespace, and some workloads with a UnitedTopology each; returns references to the workloads."""
     for manifest in crds.manifests():
         with contextlib.suppress(AlreadyExists):
             await client.create(Resource.of(CustomResourceDefinition).raw, manifest)
-    await client.create(Namespace, _typed(Namespace))
+    await client.create(Namespace, _typed(Namespace, NAME))
     await _available(client)
-    template = {"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
-    spec = {"replicas": PODS, "selector": {"matchLabels": {"app": NAME}}, "template": template}
-    workload = await client.create(CloneSet, _held(_typed(CloneSet, spec=spec)), namespace=NAME)
-    await client.delete(CloneSet, NAME, namespace=NAME)
+    return [await _workload(client, name) for name in names]
+
+
+async def _workload(client: Client, name: str) -> JSON:
+    """A workload for which no controller creates pods, and its UnitedTopology."""
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
+    spec = {"replicas": PODS, "selector": {"matchLabels": {"app": name}}, "template": template}
+    workload = await client.create(CloneSet, _held(_typed(CloneSet, name, spec=spec)), namespace=NAME)
+    await client.delete(CloneSet, name, namespace=NAME)
     subsets = [
         {
             "name": f"s{place}",
@@ -240,16 +246,16 @@ async def _furnish(client: Client) -> JSON:
         }
         for place, limit in enumerate(LIMITS)
     ]
-    target = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": NAME}
-    divided = _typed(UnitedTopology, spec={"targetRef": target, "subsets": subsets})
+    target = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": name}
+    divided = _typed(UnitedTopology, name, spec={"targetRef": target, "subsets": subsets})
     await client.create(UnitedTopology, divided, namespace=NAME)
     uid = workload.metadata.uid
     return {**target, "uid": uid, "controller": True}
 
 
-def _typed(kind: type[Any], **fields: JSON) -> JSON:
+def _typed(kind: type[Any], name: str, **fields: JSON) -> JSON:
     resource = Resource.of(kind)
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": NAME}, **fields}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **fields}
 
 
 def _held(workload: JSON) -> JSON:
@@ -269,16 +275,16 @@ async def _available(client: Client) -> None:
             return
 
 
-async def _ready(client: Client) -> None:
+async def wait_counted(client: Client) -> None:
     """Wait until the controller has counted, and webhooks are called."""
-    while not (await client.get(UnitedTopology, NAME, namespace=NAME)).status.subset_statuses:
+    while not all(each.status.subset_statuses for each in (await client.list(UnitedTopology, namespace=NAME)).items):
         await asyncio.sleep(0.05)
     await asyncio.sleep(1.5)  # an API server reads webhook configurations about once a second
 
 
-async def _create(client: Client, owner: JSON | None, number: int, gate: asyncio.Semaphore) -> tuple[str, float]:
+async def create(client: Client, owner: JSON | None, number: int, gate: asyncio.Semaphore) -> tuple[str, float]:
     """Create a pod: its subset, and how long it took. Without an owner no webhook is called for it."""
-    shard = {} if owner is None else {"shard": str(number % PROCESSES), "app": NAME}
+    shard = {} if owner is None else {"shard": str(number % PROCESSES), "app": owner["name"]}
     labels = {"controller-revision-hash": "r1", **shard}
     body = {
         "apiVersion": "v1",
@@ -294,15 +300,18 @@ async def _create(client: Client, owner: JSON | None, number: int, gate: asyncio
     return mark.subset if mark is not None else "none", seconds
 
 
-async def _tidy(client: Client) -> None:
-    await client.delete(_MUTATING, NAME)
-    await client.delete(UnitedTopology, NAME, namespace=NAME)
-    await client.patch(CloneSet, NAME, {"metadata": {"finalizers": None}}, namespace=NAME)
+async def tidy(client: Client) -> None:
+    """Remove everything but the kinds."""
+    await client.delete(MUTATING, NAME)
+    for each in (await client.list(UnitedTopology, namespace=NAME)).items:
+        await client.delete(UnitedTopology, each.metadata.name, namespace=NAME)
+        await client.patch(CloneSet, each.metadata.name, {"metadata": {"finalizers": None}}, namespace=NAME)
     await client.delete_all(Pod, namespace=NAME, grace_period_seconds=0)
     await client.delete(Namespace, NAME)
 
 
-def _configuration(ports: list[int], authority: KeyPair) -> JSON:
+def configuration(ports: list[int], authority: KeyPair) -> JSON:
+    """The webhooks of some processes, each for a third of the pods."""
     bundle = base64.b64encode(authority.certificate).decode()
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
     hooks = [
@@ -320,14 +329,16 @@ def _configuration(ports: list[int], authority: KeyPair) -> JSON:
         }
         for number, port in enumerate(ports)
     ]
-    kind = {"apiVersion": _MUTATING.api_version, "kind": _MUTATING.kind}
+    kind = {"apiVersion": MUTATING.api_version, "kind": MUTATING.kind}
     return {**kind, "metadata": {"name": NAME}, "webhooks": hooks}
 
 
 # Processes: each reports when it is ready, ends on request, and reports what it has measured.
 
 
-def _serve(pipe: Connection, folder: Path) -> None:
+def serve(pipe: Connection, folder: Path) -> None:
+    """The lab's API server."""
+
     async def run() -> None:
         async with Server(folder / "lab") as server:
             pipe.send(str(server.kubeconfig))
@@ -336,7 +347,9 @@ def _serve(pipe: Connection, folder: Path) -> None:
     asyncio.run(run())
 
 
-def _control(pipe: Connection, kubeconfig: Path) -> None:
+def control(pipe: Connection, kubeconfig: Path) -> None:
+    """The UnitedTopology controller."""
+
     async def run() -> None:
         async with Client(Session(discover(kubeconfig))) as client:
             controller = Controller(client, ControllerSettings(namespaces=frozenset({NAME})))
@@ -347,7 +360,9 @@ def _control(pipe: Connection, kubeconfig: Path) -> None:
     asyncio.run(run())
 
 
-def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
+def answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
+    """Webhooks."""
+
     async def run() -> None:
         async with Client(Session(discover(kubeconfig))) as client:
             view, watch = View(client), _Watch()
@@ -410,7 +425,8 @@ async def _running(work: Any) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def _started(target: Any, *arguments: object) -> Iterator[Connection]:
+def started_process(target: Any, *arguments: object) -> Iterator[Connection]:
+    """A function in a process of its own, and a pipe to it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=target, args=(there, *arguments), daemon=True)
@@ -425,13 +441,14 @@ def _started(target: Any, *arguments: object) -> Iterator[Connection]:
             process.terminate()
 
 
-def _reported(pipe: Connection) -> Any:
+def reported(pipe: Connection) -> Any:
     """What a process has seen so far."""
     pipe.send("report")
     return pipe.recv()
 
 
-def _write_pair(pair: KeyPair, folder: Path) -> None:
+def write_pair(pair: KeyPair, folder: Path) -> None:
+    """Write the certificate that webhooks serve with."""
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
 
@@ -452,7 +469,7 @@ def main() -> None:
     print(f"reviews: median {load.share(0.5):.3f} s, p99 {load.share(0.99):.3f} s, longest {max(load.seconds):.3f} s")
     for what, calls in (("with webhooks", sorted(load.calls)), ("without", sorted(load.plain))):
         median = calls[len(calls) // 2]
-        print(f"creations {what}: median {median:.3f} s, p99 {_p99(calls):.3f} s, longest {calls[-1]:.3f} s")
+        print(f"creations {what}: median {median:.3f} s, p99 {p99(calls):.3f} s, longest {calls[-1]:.3f} s")
     stopped = sorted(load.stopped)
     print(f"webhooks stopped: median {stopped[len(stopped) // 2]:.3f} s, longest {stopped[-1]:.3f} s")
     shares = ", ".join(f"{name} {seconds / PODS * 1e3:.1f}" for name, seconds in load.processor.items())

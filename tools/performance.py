@@ -46,6 +46,24 @@ pods). An exponent of 0 means that the rest of the cluster costs nothing, 1 that
 calibration sorts 10,000 tuples.
 
 """
+_SCALE_DOWNS = """
+## Many scale-downs at once
+
+ReplicaSets on the lab that are scaled down by a third within one second, every tenth of them large, held by one webhook
+process with the limits of an installation. Times are what the caller of `/scale` waits, in seconds.
+
+| workloads | p50 | p99 | longest |
+|---|---|---|---|
+"""
+_TOPOLOGIES = """
+## Many UnitedTopologies at once
+
+Pods on the lab, created in turn for each UnitedTopology, 200 under way together, reviewed by three webhook processes
+beside a controller. Each has subsets of 300 pods, 40 % and any number; no limit was exceeded. Times are in seconds.
+
+| | p50 | p99 | longest |
+|---|---|---|---|
+"""
 
 
 def generate() -> str:
@@ -58,7 +76,34 @@ def generate() -> str:
         text += _PROCESSES + "\n".join(_processes(results["processes"])) + "\n" + _machine(results["processes"])
     if "growth" in results:
         text += _GROWTH + "\n".join(_growth(results["growth"])) + "\n" + _machine(results["growth"])
+    if "scale-downs" in results:
+        found = results["scale-downs"]
+        text += _SCALE_DOWNS + "\n".join(_scale_downs(found)) + "\n" + _machine(found)
+    if "topologies" in results:
+        found = results["topologies"]
+        text += _TOPOLOGIES + "\n".join(_topologies(found)) + "\n" + _machine(found)
     return text
+
+
+def _scale_downs(results: Mapping[str, Any]) -> Iterator[str]:
+    for name, times in results["held"].items():
+        yield f"| {name} | {_times(times)} |"
+    outcomes = ", ".join(f"{name} {count}" for name, count in results["outcomes"].items())
+    yield f"\n{results['workloads']} workloads with {results['pods']:,} pods: {outcomes}. All costs were written for "
+    yield f"{results['completely_written']:.0%}; calibration {results['calibration_ms']:.2f} ms."
+
+
+def _topologies(results: Mapping[str, Any]) -> Iterator[str]:
+    yield f"| reviews, in the webhooks | {_times(results['reviews'])} |"
+    yield f"| creations, for the client | {_times(results['creation'])} |"
+    rate = results["creations"] / results["seconds"]
+    yield f"\n{results['topologies']} UnitedTopologies, {results['creations']:,} pods, {rate:.0f} a second; without a "
+    yield f"subset for lack of time: {results['without_subset']}. Status writes: {results['status_writes']};"
+    yield f"calibration {results['calibration_ms']:.2f} ms."
+
+
+def _times(times: Mapping[str, float]) -> str:
+    return " | ".join(f"{times[each]:.2f}" for each in ("p50", "p99", "longest"))
 
 
 def _binding(rows: list[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,0 +1,138 @@
+"""Many at once: 200 workloads that shrink within a second, and 20 UnitedTopologies with 1,000 creations each.
+
+Both run on the embedded lab, whose API server is a process of its own. Scale-downs are held by one webhook with the
+limits of an installation; every tenth workload is large, so that it shows whether the large ones take the time of the
+small ones. Creations go to three webhook processes, beside a UnitedTopology controller, 200 under way together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import subsets
+from bench.figures import calibration
+from bench.scaledown import NAMESPACE, create_cluster, percentile, serving
+from bench.scheduler import lab
+from trimtab.admission.certificate_authority import make_authority, sign
+from trimtab.api.apps import ReplicaSet
+from trimtab.kube import config
+from trimtab.kube.client import Client
+from trimtab.kube.sessions import Session
+from trimtab.scaledown.intent.holder import ScaleDownHolder
+from trimtab.scaledown.intent.ratelimits import RATES
+from trimtab.scaledown.metrics import HoldOutcome
+
+WORKLOADS = 200
+SMALL, LARGE = 9, 60
+"""Pods of a workload; every tenth is large."""
+SECONDS = 1.0
+"""In which all of them are scaled down."""
+TOPOLOGIES = 20
+
+
+def scale_downs() -> Mapping[str, Any]:
+    """Seconds for which requests were held, what became of them, and how large workloads differ from small ones."""
+    with lab() as kubeconfig:
+        return asyncio.run(_scale_downs(kubeconfig))
+
+
+async def _scale_downs(kubeconfig: Path) -> Mapping[str, Any]:
+    logging.getLogger("trimtab").setLevel(logging.ERROR)
+    sizes = {f"w{number}": LARGE if number % 10 == 0 else SMALL for number in range(WORKLOADS)}
+    async with Client(Session(config.discover(kubeconfig))) as client:
+        await create_cluster(client, sizes)
+        async with serving(client, RATES) as (_, holder):
+            pause = SECONDS / len(sizes)
+            requests = [_shrink(client, name, size, n * pause) for n, (name, size) in enumerate(sizes.items())]
+            seconds = dict(zip(sizes, await asyncio.gather(*requests), strict=True))
+            outcomes = _outcomes(holder)
+    kinds = {
+        kind: [each for name, each in seconds.items() if sizes[name] == size]
+        for kind, size in (("small", SMALL), ("large", LARGE))
+    }
+    written = outcomes["planned"] + outcomes["as-stock"]
+    return {
+        "workloads": len(sizes),
+        "pods": sum(sizes.values()),
+        "held": {"all": _spread(list(seconds.values())), **{kind: _spread(some) for kind, some in kinds.items()}},
+        "outcomes": dict(outcomes),
+        "completely_written": written / len(sizes),
+        "calibration_ms": calibration() * 1e3,
+    }
+
+
+async def _shrink(client: Client, name: str, size: int, delay: float) -> float:
+    """Scale a workload down by a third; how long that took."""
+    await asyncio.sleep(delay)
+    started = time.perf_counter()
+    await client.resize(ReplicaSet, name, size * 2 // 3, namespace=NAMESPACE)
+    return time.perf_counter() - started
+
+
+def _outcomes(holder: ScaleDownHolder) -> Counter[str]:
+    count = holder.metrics.registry.get_sample_value
+    found = {each.value: count("trimtab_scaledown_requests_total", {"outcome": each.value}) for each in HoldOutcome}
+    return Counter({name: int(number) for name, number in found.items() if number})
+
+
+def _spread(seconds: list[float]) -> Mapping[str, float]:
+    return {"p50": percentile(seconds, 0.5), "p99": percentile(seconds, 0.99), "longest": max(seconds)}
+
+
+def topologies() -> Mapping[str, Any]:
+    """Seconds that reviews and creations took, and how many pods got no subset; limits are checked."""
+    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder:
+        started = subsets.started_process(subsets.serve, Path(folder))
+        with started as server:
+            return asyncio.run(_topologies(Path(server.recv()), Path(folder)))
+
+
+async def _topologies(kubeconfig: Path, folder: Path) -> Mapping[str, Any]:
+    authority = make_authority(datetime.now(UTC))
+    subsets.write_pair(sign(authority, ["127.0.0.1"], datetime.now(UTC)), folder)
+    async with Client(Session(config.discover(kubeconfig))) as client, contextlib.AsyncExitStack() as stack:
+        owners = await subsets.furnish(client, [f"{subsets.NAME}-{number}" for number in range(TOPOLOGIES)])
+        stack.push_async_callback(subsets.tidy, client)
+        start = [
+            stack.enter_context(subsets.started_process(subsets.control, kubeconfig)),
+            *(
+                stack.enter_context(subsets.started_process(subsets.answer, kubeconfig, folder))
+                for _ in range(subsets.PROCESSES)
+            ),
+        ]
+        _, *answers = [await asyncio.to_thread(each.recv) for each in start]
+        await client.create(subsets.MUTATING, subsets.configuration([port for port, _ in answers], authority))
+        await subsets.wait_counted(client)
+        gate = asyncio.Semaphore(subsets.IN_FLIGHT)
+        wanted = [(owner, number) for number in range(subsets.PODS) for owner in owners]
+        began = time.perf_counter()
+        made = await asyncio.gather(*(subsets.create(client, owner, number, gate) for owner, number in wanted))
+        whole = time.perf_counter() - began
+        reports = [await asyncio.to_thread(subsets.reported, each) for each in start[1:]]
+    _check(Counter((owner["name"], subset) for (owner, _), (subset, _) in zip(wanted, made, strict=True)))
+    return {
+        "topologies": len(owners),
+        "creations": len(made),
+        "seconds": whole,
+        "reviews": _spread([each for report in reports for each in report[0]]),
+        "creation": _spread([seconds for _, seconds in made]),
+        "without_subset": sum(subset == "none" for subset, _ in made),
+        "status_writes": sum(report[2] for report in reports),
+        "calibration_ms": calibration() * 1e3,
+    }
+
+
+def _check(counts: Counter[tuple[str, str]]) -> None:
+    """Raises if a subset has more pods than its limit."""
+    over = {key: count for key, count in counts.items() if key[1] in ("s0", "s1") and count > subsets.WANTED[key[1]]}
+    if over:
+        raise AssertionError(f"more pods than the limits {subsets.WANTED}: {over}")
