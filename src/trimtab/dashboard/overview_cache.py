@@ -2,7 +2,8 @@
 
 A change of a pod makes its workload stale, a change of a node every workload. Stale ones are computed some at a time:
 so many rows a tick keep the page current within a moment, and the process responsive while everything changes at once.
-Pods of another workload can count for a constraint, too: so the rows that are oldest are computed again in turn.
+Pods of another workload can count for a constraint, too: so the rows that are oldest are computed again in turn. Ages
+decide which pods go, so orders are computed again after a while without any change.
 
 What takes long is a generator, which pauses for other work after every few workloads. In a pause the cluster may
 change, and another board may compute the same rows: each step looks at what is now.
@@ -25,6 +26,7 @@ from trimtab.inspection.cluster import INFO, Cluster, Workload
 from trimtab.inspection.overviews import WorkloadOverview, workload_overview
 from trimtab.inspection.ranks import rank_workload
 from trimtab.inspection.settings import Settings
+from trimtab.kube.clocks import SECOND
 
 AT_ONCE = 200
 """How many overviews are computed in one tick."""
@@ -34,6 +36,8 @@ RANKED_AT_ONCE = 1000
 """How many pods are ranked in one tick, beside those of chosen workloads."""
 RANKED_AGAIN = 20
 """After how many ticks a chosen workload with more pods than that is ranked again."""
+RANK_SECONDS = 10.0
+"""After how many seconds pods are ranked again without a change: their ages have changed."""
 IN_TURN = 4
 """How many overviews are computed again in each tick, stale or not."""
 
@@ -100,7 +104,8 @@ class OverviewCache:
         """The deletion orders of workloads."""
         self._pending: dict[str, None] = {}
         self._unranked: dict[str, None] = {}
-        self._ranked_at: dict[str, int] = {}
+        self._ranked_at: dict[str, tuple[int, int]] = {}
+        """In which tick and at which time each workload was ranked."""
         self._tick = 0
 
     @property
@@ -133,7 +138,7 @@ class OverviewCache:
         """Order the pods of stale workloads: of the chosen one, and of as many others as fit into a tick."""
         left = RANKED_AT_ONCE
         for key in dict.fromkeys((chosen, *others)):
-            if key not in self._unranked and key in self.places:
+            if not self._is_outdated(now(), key):
                 continue
             size = self.overviews[key].pods if key in self.overviews else 0
             if (key != chosen and size > left) or not self._is_due(key, size):
@@ -155,16 +160,22 @@ class OverviewCache:
         if workload is not None:
             self.overviews[key] = workload_overview(cluster, workload, self._settings)
 
+    def _is_outdated(self, cluster: Cluster, key: str) -> bool:
+        """Whether the order of a workload is not known, or may be another one by now."""
+        if key in self._unranked or key not in self.places:
+            return True
+        return cluster.time - self._ranked_at[key][1] >= RANK_SECONDS * SECOND
+
     def _is_due(self, key: str, size: int) -> bool:
         """Whether a workload may be ranked again: one with very many pods only now and then."""
         at = self._ranked_at.get(key)
-        return size <= RANKED_AT_ONCE or at is None or self._tick - at >= RANKED_AGAIN
+        return size <= RANKED_AT_ONCE or at is None or self._tick - at[0] >= RANKED_AGAIN
 
     def _rank(self, cluster: Cluster, key: str) -> None:
         workload = find_workload(cluster, key)
         self._unranked.pop(key, None)
         if workload is not None:
-            self._ranked_at[key] = self._tick
+            self._ranked_at[key] = self._tick, cluster.time
             self.places[key] = _ranked(cluster, workload, self._settings)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from trimtab.dashboard.rights import EVERYTHING
 from trimtab.dashboard.rows import Places
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.settings import Settings
+from trimtab.kube.clocks import SECOND
 
 
 def many(count: int) -> Cluster:
@@ -76,6 +78,23 @@ def test_a_large_workload_is_ranked_now_and_then(monkeypatch: pytest.MonkeyPatch
         for name in ("small", "large"):
             finish(cache.rank(lambda: cluster, f"default/Deployment/{name}", []))
     assert (ranked.count("small"), ranked.count("large")) == (8, 2)
+
+
+def test_orders_are_computed_again_as_pods_grow_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any change, after a while."""
+    ranked: list[int] = []
+
+    def rank(cluster: Cluster, _: Workload, __: Settings) -> Places:
+        ranked.append(cluster.time)
+        return {}
+
+    monkeypatch.setattr(overview_cache, "_ranked", rank)
+    cache, cluster = OverviewCache(SETTINGS), many(1)
+    for seconds in (0, 5, 11, 12, 30):
+        later = replace(cluster, time=seconds * SECOND)
+        finish(cache.update(lambda: later, False, []))  # noqa: B023 - it is called at once
+        finish(cache.rank(lambda: later, "default/Deployment/w0", []))  # noqa: B023 - as above
+    assert ranked == [0, 11 * SECOND, 30 * SECOND]
 
 
 def test_the_log_keeps_the_last_decisions_of_each_sort() -> None:
