@@ -122,13 +122,13 @@ class OverviewCache:
         stale = dict.fromkeys(present if everything else keys)
         self._unranked.update(stale)
         missing = dict.fromkeys(key for key in present if key not in self.overviews)
-        self._pending = {**missing, **self._pending, **stale}
+        self._pending = {key: None for key in {**missing, **self._pending, **stale} if key in present}
         oldest = list(self.overviews)[:IN_TURN]
         asked = [*list(self._pending)[: AT_ONCE if limited else None], *oldest]
         for number, key in enumerate(dict.fromkeys(asked), start=1):
-            if key in present and (key in self._pending or key in oldest):
+            if key in self._pending or key in oldest:
+                self._pending.pop(key, None)
                 self._compute(cluster, key)
-            self._pending.pop(key, None)
             if number % STEP == 0:
                 yield
                 cluster = now()
@@ -136,17 +136,18 @@ class OverviewCache:
 
     def rank(self, now: Now, chosen: str, others: Iterable[str]) -> Iterator[None]:
         """Order the pods of stale workloads: of the chosen one, and of as many others as fit into a tick."""
-        left = RANKED_AT_ONCE
+        cluster, left = now(), RANKED_AT_ONCE
         for key in dict.fromkeys((chosen, *others)):
-            if not self._is_outdated(now(), key):
+            if not self._is_outdated(cluster, key):
                 continue
             size = self.overviews[key].pods if key in self.overviews else 0
             if (key != chosen and size > left) or not self._is_due(key, size):
                 self._unranked[key] = None
                 continue
             left -= 0 if key == chosen else size
-            self._rank(now(), key)
+            self._rank(cluster, key)
             yield
+            cluster = now()
 
     def _forget(self, gone: Iterable[str]) -> None:
         for key in gone:

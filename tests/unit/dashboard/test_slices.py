@@ -257,7 +257,7 @@ async def test_viewers_of_one_view_share_its_first_state(monkeypatch: pytest.Mon
         async with made.joined(View(workload=WEB)) as board:
             return len(board.state["pods"])
 
-    assert await asyncio.gather(look(), look(), look()) == [8, 8, 8]
+    assert list(await asyncio.gather(look(), look(), look())) == [8, 8, 8]
     assert built == [View(workload=WEB)]
     assert made.viewers == 0
 
