@@ -53,7 +53,7 @@ e2e: install ## The end-to-end suite, on a lab: the embedded one, or the binarie
 test-browser: browser ## The dashboard in Debian's chromium
 	@$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
-screenshots: browser ## Pictures and the animation of the dashboard, from a real lab (docs/images)
+screenshots: browser ## Pictures of the dashboard, from labs (docs/images); needs chromium and kubectl; ARGS="--control-plane DIR"
 	@$(BIN)/python -m tools.screenshots $(ARGS)
 
 browser: $(BROWSER_STAMP)

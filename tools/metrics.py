@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from trimtab.admission.metrics import Metrics as WebhookMetrics
 from trimtab.app.metrics import Metrics as ProcessMetrics
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
+from trimtab.dashboard.metrics import Metrics as DashboardMetrics
 from trimtab.defaulting.metrics import Metrics as DefaultingMetrics
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scheduler.metrics import Metrics as SchedulerMetrics
@@ -48,6 +49,7 @@ def registered() -> _Registry:
     ProcessMetrics(registry)
     WebhookMetrics(registry)
     CloneSetMetrics(registry)
+    DashboardMetrics(registry)
     DefaultingMetrics(registry)
     ScaleDownMetrics(registry)
     UnitedTopologyMetrics(registry)

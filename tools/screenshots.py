@@ -3,7 +3,8 @@
 Two labs are taken through the same story with kubectl: 20 pods on two zones, a third zone, 30 pods, 20 again. With
 `--control-plane DIR` they run on these Kubernetes binaries, and in the first nothing of Trimtab runs: kube-scheduler
 places pods, kube-controller-manager deletes them. Without it they are embedded labs, and the first has Trimtab's
-scheduler, which they need. What is drawn is what the two dashboards show.
+scheduler, which they need. What is drawn is what the two dashboards show. chromium and kubectl are needed. The
+pictures in the repository are those of real binaries: commit none of an embedded lab.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from tests.browser.labs import CHROMIUM, FLAGS, WAIT, Lab, lab_up
+from tests.browser.labs import CHROMIUM, FLAGS, KUBECTL, WAIT, Lab, lab_up
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -84,6 +85,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make screenshots", description=__doc__)
     parser.add_argument("--control-plane", help="a folder with Kubernetes binaries; the embedded lab without it")
     arguments = parser.parse_args()
+    if missing := [name for name, path in (("chromium", CHROMIUM), ("kubectl", KUBECTL)) if path is None]:
+        parser.error(
+            f"this machine has no {' and no '.join(missing)}; install it (Debian's chromium, or set $CHROMIUM)"
+        )
     from playwright.sync_api import sync_playwright
 
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -93,7 +98,7 @@ def main() -> None:
         stock = stack.enter_context(_lab("--no-product", *real) if real else _lab("--component", "scheduler"))
         trimtab = stack.enter_context(_lab(*real))
         sides = [
-            Recording(f"Kubernetes {_version(stock)} alone", stock, _page(browser, stock.url, compact=True)),
+            Recording(_stock_title(stock, is_real=bool(real)), stock, _page(browser, stock.url, compact=True)),
             Recording("with Trimtab", trimtab, _page(browser, trimtab.url, compact=True)),
         ]
         _play(sides, browser)
@@ -101,10 +106,12 @@ def main() -> None:
         browser.close()
 
 
-def _version(lab: Lab) -> str:
-    """The version of Kubernetes that a lab has, or resembles."""
+def _stock_title(lab: Lab, *, is_real: bool) -> str:
+    """What runs in the cluster on the left."""
+    if not is_real:
+        return "the lab without Trimtab's webhooks"
     found: str = json.loads(lab.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
-    return found.removeprefix("v").partition("+")[0]
+    return f"Kubernetes {found.removeprefix('v').partition('+')[0]} alone"
 
 
 def _left(page: Page) -> str:

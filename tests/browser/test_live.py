@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 WEB = "default/Deployment/web"
+RACK = "example.com/rack"
 Told = Callable[[str, object], None]
 
 pytestmark = pytest.mark.slow
@@ -94,6 +95,17 @@ def test_the_buttons_of_the_lab(page: Page, lab: Lab) -> None:
     page.locator("#lab-zone").fill("zone-a")
     page.locator('[data-action="add-zone"]').click()
     page.wait_for_function("() => document.getElementById('lab-result').textContent.includes('exists already')")
+
+
+def test_zones_fail_whatever_the_map_is_grouped_by(page: Page, lab: Lab) -> None:
+    """Grouped by racks, the buttons still list zones, and the name of a new one is free."""
+    lab.kubectl("label", "nodes", "--all", f"{RACK}=rack-1", "--overwrite")
+    page.goto(f"{lab.url}?tab=lab&key={RACK}")
+    page.wait_for_selector('[data-domain="rack-1"] .node')
+    offered = page.locator("#lab-zones option").all_text_contents()
+    assert {"zone-a", "zone-b"} <= set(offered)
+    assert "rack-1" not in offered
+    assert page.locator("#lab-zone").input_value() not in {"", *offered}
 
 
 def test_focus_in_the_table_survives_changes(page: Page, lab: Lab) -> None:

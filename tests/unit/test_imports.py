@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "defaulting": {"msgspec", "prometheus_client"},
     "admission": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "inspection": {"msgspec", "numpy", "yaml", "zstandard"},
-    "dashboard": {"aiohttp", "numpy"},
+    "dashboard": {"aiohttp", "numpy", "prometheus_client"},
     "app": {"aiohttp", "opentelemetry", "prometheus_client"},
     "install": {"jsonpatch", "yaml"},
     "doctor": {"cryptography", "yaml"},

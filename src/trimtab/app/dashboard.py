@@ -14,6 +14,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app.dependencies import Dependencies
 from trimtab.dashboard.access import ClusterAccess
+from trimtab.dashboard.metrics import Metrics
 from trimtab.dashboard.server import DashboardServer, Listening
 from trimtab.dashboard.sources import LiveSource
 from trimtab.inspection.following import ClusterFollower
@@ -30,7 +31,8 @@ log = logging.getLogger(__name__)
 def component(dependencies: Dependencies) -> Component:
     """The dashboard of the cluster."""
     settings = Settings(dependencies.configuration, strategies=dependencies.strategies)
-    return ServedDashboard(dependencies.caches, settings, _listening(dependencies.configuration))
+    metrics = Metrics(dependencies.registry)
+    return ServedDashboard(dependencies.caches, settings, _listening(dependencies.configuration), metrics)
 
 
 def check(configuration: TrimtabConfiguration) -> None:
@@ -55,10 +57,14 @@ def _listening(configuration: TrimtabConfiguration) -> Listening:
 class ServedDashboard:
     """The dashboard, served while `run` runs."""
 
-    def __init__(self, caches: Caches[Snapshot], settings: Settings, listening: Listening) -> None:
+    def __init__(
+        self, caches: Caches[Snapshot], settings: Settings, listening: Listening, metrics: Metrics | None = None
+    ) -> None:
         client = caches.client
         self._source = LiveSource(ClusterFollower(client, kinds=ALL, origin="this cluster", caches=caches), settings)
-        self._server = DashboardServer(self._source, settings, listening, ClusterAccess(client))
+        self._server = DashboardServer(
+            self._source, settings, listening, ClusterAccess(client), metrics=metrics or Metrics()
+        )
         self.url = ""
         """Its address, once it is served."""
 

@@ -14,6 +14,7 @@ process.
 | `boards`, `differences` | the state of each view, shared by its viewers; what has changed since it was last sent |
 | `decisions` | recent scale-downs, placements and allocations |
 | `rights`, `access` | what a caller may see; how callers are authenticated |
+| `metrics` | pages that were refused or cut off, counted by reason |
 | `guards`, `server`, `handlers` | checks of every request, addresses and TLS, the paths |
 | `lab_controls` | passes the buttons of the lab on |
 

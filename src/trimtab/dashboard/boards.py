@@ -18,7 +18,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.dashboard.decisions import DecisionRow
 from trimtab.dashboard.differences import State, settled
-from trimtab.dashboard.overview_cache import OverviewCache, owner_key
+from trimtab.dashboard.overview_cache import OverviewCache, find_workload, owner_key
 from trimtab.dashboard.rights import EVERYTHING, Rights
 from trimtab.dashboard.rows import (
     LISTED,
@@ -28,9 +28,10 @@ from trimtab.dashboard.rows import (
     pod_rows,
     topology_keys,
     workload_key,
+    zones,
 )
 from trimtab.dashboard.sources import ClusterSource
-from trimtab.inspection.cluster import INFO, Cluster, Workload
+from trimtab.inspection.cluster import Cluster
 from trimtab.inspection.overviews import pods_under, topology_overview
 from trimtab.kube.clocks import SECOND
 
@@ -40,7 +41,6 @@ REST = 3.0
 """How many times as long as building the boards took nothing is built."""
 _IDLE = 10.0
 """Seconds after which boards are built again without a change: ages decide, too."""
-_KINDS = {model.__name__: model for model in INFO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ class Board:
     state: State = field(default_factory=dict)
     viewers: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    building: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its first state is built: viewers who come meanwhile wait for the same one."""
 
     def replace(self, state: State) -> None:
         """Take over a new state, and wake whoever waits for one."""
@@ -79,6 +81,8 @@ class Boards:
         self._source = source
         self._is_lab = is_lab
         self._boards: dict[View, Board] = {}
+        self._refreshes = 0
+        """How many times all boards with a state were built again."""
 
     @property
     def viewers(self) -> int:
@@ -88,25 +92,30 @@ class Boards:
     @asynccontextmanager
     async def joined(self, view: View) -> AsyncIterator[Board]:
         """The board of a view, while someone looks at it."""
-        board = self._boards.get(view)
-        if board is None:
-            board = self._boards[view] = Board(view)
-            if self._build(board):
-                self._source.changed.set()
+        board = self._boards.setdefault(view, Board(view))
         board.viewers += 1
         try:
+            async with board.building:
+                await self._build_first(board)
             yield board
         finally:
             board.viewers -= 1
             if not board.viewers:
                 del self._boards[view]
 
-    def state(self, view: View) -> State:
+    async def state(self, view: View) -> State:
         """The state of a view at this moment, without looking at it any longer."""
         board = Board(view)
-        while self._build(board):
-            pass
+        await self._build(board, limited=False)
         return board.state
+
+    async def _build_first(self, board: Board) -> None:
+        """Build a board that has no state yet; again soon if others were built for a change that came meanwhile."""
+        if board.state:
+            return
+        refreshes = self._refreshes
+        if await self._build(board) or self._refreshes != refreshes:
+            self._source.changed.set()
 
     async def run(self) -> None:
         """Keep the boards current until cancelled."""
@@ -119,38 +128,47 @@ class Boards:
             await self._source.clock.sleep(max(TICK, REST * busy))
 
     async def _refresh(self) -> float:
-        """Build every board, other work in between; the seconds that building took."""
+        """Build every board again, other work in between; the seconds that building took."""
         busy = 0
+        self._refreshes += 1
         for board in list(self._boards.values()):
+            if not board.state:
+                continue  # its first viewer builds it
             started = self._source.clock.monotonic()
-            if self._build(board):
+            if await self._build(board):
                 self._source.changed.set()
             busy += self._source.clock.monotonic() - started
-            await asyncio.sleep(0)
         return busy / SECOND
 
-    def _build(self, board: Board) -> bool:
-        """Build a board from what is now; whether some overviews are still to be computed."""
-        part = self._source.parts.of(board.view.rights)
-        cluster = part.now()
-        part.overviews.update(cluster, *part.stale.take())
-        board.replace(self._state(cluster, board.view, part.overviews))
-        return part.overviews.is_behind
+    async def _build(self, board: Board, *, limited: bool = True) -> bool:
+        """Build a board from what is now; whether some overviews are still to be computed.
+
+        Other work goes on between its steps, in which the cluster may change: what is computed in them is cached, and
+        the state is put together at the end in one go.
+        """
+        part, key = await self._source.parts.of(board.view.rights), board.view.workload
+        cache = part.overviews
+        for _ in cache.update(part.now, *part.stale.take(), limited=limited):
+            await asyncio.sleep(0)
+        for _ in cache.rank(part.now, key, _listed_workloads(part.now())):
+            await asyncio.sleep(0)
+        topologies = {}
+        for each in part.now().all(UnitedTopology):
+            topologies[f"{each.metadata.namespace}/{each.metadata.name}"] = topology_overview(part.now(), each)
+            await asyncio.sleep(0)
+        board.replace({**self._state(part.now(), board.view, cache), "topologies": topologies})
+        return cache.is_behind
 
     def _state(self, cluster: Cluster, view: View, cache: OverviewCache) -> State:
         chosen = find_workload(cluster, view.workload)
         chosen_pods = [] if chosen is None else pods_under(cluster, chosen)
-        total = len(cluster.all(Pod))
-        is_aggregated = total > LISTED
-        workloads = list(_chosen_first(cluster, chosen, is_aggregated=is_aggregated))
-        places = cache.places_of(cluster, workloads[:1] if chosen else [], limited=False)
-        places |= cache.places_of(cluster, workloads[1:] if chosen else workloads, limited=True)
+        is_aggregated = _is_aggregated(cluster)
         listed = _with_owners(cluster, chosen_pods[:LISTED] if is_aggregated else cluster.all(Pod))
         status = StatusRow(
             origin=cluster.origin,
             live=self._source.is_live,
             nodes=len(cluster.all(Node)),
-            pods=total,
+            pods=_count_pods(cluster),
             workloads=len(cache.overviews),
             aggregated=is_aggregated,
             topology_key=view.topology_key,
@@ -158,17 +176,14 @@ class Boards:
             gaps=tuple(gap.sentence() for gap in cluster.gaps),
             problems=tuple(self._source.problems) if view.rights.everything else (),
             lab=self._is_lab,
+            zones=zones(cluster) if self._is_lab else (),
         )
         return {
             "status": {"cluster": status},
             "nodes": node_rows(cluster, view.topology_key, chosen_pods),
-            "pods": pod_rows(listed, places),
+            "pods": pod_rows(listed, cache.places),
             "workloads": _workloads(cache, self._source.decisions.last_scale_downs(cluster, view.rights)),
             "decisions": self._source.decisions.rows(cluster, view.rights),
-            "topologies": {
-                f"{each.metadata.namespace}/{each.metadata.name}": topology_overview(cluster, each)
-                for each in cluster.all(UnitedTopology)
-            },
         }
 
 
@@ -181,24 +196,18 @@ def _workloads(cache: OverviewCache, last: Mapping[tuple[str, str], DecisionRow]
     return found
 
 
-def find_workload(cluster: Cluster, key: str) -> Workload | None:
-    """The workload of a key (`namespace/Kind/name`); None where there is none."""
-    namespace, _, rest = key.partition("/")
-    kind, _, name = rest.partition("/")
-    model = _KINDS.get(kind)
-    if model is None or not name:
-        return None
-    found = cluster.find(model, namespace, name)
-    return found if isinstance(found, Workload) else None
+def _count_pods(cluster: Cluster) -> int:
+    """The number of pods, without a look at each of them."""
+    return len(cluster.snapshot.pods.rows.index)
 
 
-def _chosen_first(cluster: Cluster, chosen: Workload | None, *, is_aggregated: bool) -> Iterator[Workload]:
-    """The workloads whose pods are listed."""
-    if chosen is not None:
-        yield chosen
-    if not is_aggregated:
-        own = "" if chosen is None else workload_key(chosen)
-        yield from (each for each in cluster.workloads() if workload_key(each) != own)
+def _is_aggregated(cluster: Cluster) -> bool:
+    return _count_pods(cluster) > LISTED
+
+
+def _listed_workloads(cluster: Cluster) -> list[str]:
+    """The workloads whose pods are listed; of a large cluster only the chosen one is, which is not among these."""
+    return [] if _is_aggregated(cluster) else [workload_key(each) for each in cluster.workloads()]
 
 
 def _with_owners(cluster: Cluster, pods: Sequence[Pod]) -> Iterator[tuple[Pod, str]]:

@@ -27,9 +27,11 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
 from trimtab.dashboard.access import MOST_VIEWERS, Access, UnauthenticatedError
-from trimtab.dashboard.boards import Board, Boards, View, find_workload
+from trimtab.dashboard.boards import Board, Boards, View
 from trimtab.dashboard.differences import State, difference
 from trimtab.dashboard.guards import RIGHTS, bearer, failure
+from trimtab.dashboard.metrics import Metrics, Refusal
+from trimtab.dashboard.overview_cache import find_workload
 from trimtab.dashboard.sources import ClusterSource
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.explanations import explain_pod
@@ -50,11 +52,14 @@ _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 class Handlers:
     """The handlers of all paths."""
 
-    def __init__(self, source: ClusterSource, boards: Boards, settings: Settings, access: Access) -> None:
+    def __init__(
+        self, source: ClusterSource, boards: Boards, settings: Settings, access: Access, metrics: Metrics
+    ) -> None:
         self._source = source
         self._boards = boards
         self._settings = settings
         self._access = access
+        self._metrics = metrics
         self._assets = read_assets()
         self._open: Counter[str] = Counter()
         """How many streams each token has open."""
@@ -70,7 +75,9 @@ class Handlers:
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The state of a view and its differences, until the viewer leaves, stops reading or loses its rights."""
         caller = bearer(request)
-        if self._boards.viewers >= MOST_VIEWERS or self._open[caller] >= self._access.most_streams:
+        refusal = self._refusal(caller)
+        if refusal is not None:
+            self._metrics.refuse(refusal)
             return failure(503, "too many pages are open already; close one, or try again later")
         self._open[caller] += 1
         try:
@@ -78,6 +85,12 @@ class Handlers:
         finally:
             self._open[caller] -= 1
             self._open += Counter()  # callers without a page are forgotten
+
+    def _refusal(self, caller: str) -> Refusal | None:
+        """Why another page of a caller is refused; None where it is not."""
+        if self._boards.viewers >= MOST_VIEWERS:
+            return Refusal.SERVER_LIMIT
+        return Refusal.CALLER_LIMIT if self._open[caller] >= self._access.most_streams else None
 
     async def _send(self, request: web.Request) -> web.StreamResponse:
         """Send the whole state, and differences as they come. Rights are checked before anything is sent."""
@@ -89,6 +102,7 @@ class Handlers:
                 while await self._is_still_allowed(request):
                     current = board.state
                     if not await _is_taken(request, response, _message(sent, current)):
+                        self._metrics.refuse(Refusal.NOT_READ)
                         break
                     sent = current
                     await _wait_changed(board, sent)
@@ -96,11 +110,14 @@ class Handlers:
 
     async def state(self, request: web.Request) -> web.Response:
         """The state of a view, once."""
-        return _json(self._boards.state(_view(request)))
+        while True:
+            state = await self._boards.state(_view(request))
+            if await self._has_same_rights(request):
+                return _json(state)
 
     async def plan(self, request: web.Request) -> web.Response:
         """The plan for a workload and a size."""
-        cluster = self._cluster(request)
+        cluster = await self._cluster(request)
         workload = _workload(cluster, request)
         text = request.query.get("replicas", "")
         if not text.isdecimal() or len(text) > len(str(2**31)):
@@ -109,12 +126,12 @@ class Handlers:
 
     async def rank(self, request: web.Request) -> web.Response:
         """The pods of a workload in the order in which they are deleted."""
-        cluster = self._cluster(request)
+        cluster = await self._cluster(request)
         return _json(rank_workload(cluster, _workload(cluster, request), self._settings))
 
     async def explain(self, request: web.Request) -> web.Response:
         """A pod, explained."""
-        cluster = self._cluster(request)
+        cluster = await self._cluster(request)
         namespace, _, name = _parameter(request, "pod").partition("/")
         pod = cluster.find(Pod, namespace, name)
         if pod is None:
@@ -129,8 +146,17 @@ class Handlers:
             raise web.HTTPNotFound
         return web.Response(body=found, content_type=_TYPES[name[name.rindex(".") :]], charset="utf-8")
 
-    def _cluster(self, request: web.Request) -> Cluster:
-        return self._source.parts.of(request[RIGHTS]).now()
+    async def _cluster(self, request: web.Request) -> Cluster:
+        """What the caller may see now: use it before the next `await`."""
+        while True:
+            part = await self._source.parts.of(request[RIGHTS])
+            if await self._has_same_rights(request):
+                return part.now()
+
+    async def _has_same_rights(self, request: web.Request) -> bool:
+        """Whether the caller's rights are still the same after something that took long; takes new ones over."""
+        before, request[RIGHTS] = request[RIGHTS], await self._access.rights(bearer(request))
+        return request[RIGHTS] == before
 
     async def _is_still_allowed(self, request: web.Request) -> bool:
         """Whether the caller's rights are what they were; if not, the stream ends and the page connects again."""

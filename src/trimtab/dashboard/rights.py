@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.workloads import ReplicaSetOwners
 from trimtab.inspection.cluster import INFO, KINDS, Cluster, Gap, KindInfo
 from trimtab.snapshot import Snapshot
@@ -67,6 +67,14 @@ class VisibleCluster(Cluster):
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that a controller owns."""
         return list(self._seen(Pod, self.whole.pods_of(uid)))
+
+    def grouped_pods(self, uid: str) -> list[Pod]:
+        """The pods of a controller that belong to a scheduling group."""
+        return list(self._seen(Pod, self.whole.grouped_pods(uid)))
+
+    def costs_naming(self, kind: str, namespace: str, name: str) -> list[PodGroupCost]:
+        """The PodGroupCosts that name this owner."""
+        return list(self._seen(PodGroupCost, self.whole.costs_naming(kind, namespace, name)))
 
     @cached_property
     def owners(self) -> ReplicaSetOwners:

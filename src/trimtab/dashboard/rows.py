@@ -40,6 +40,8 @@ class StatusRow(Model, omit_defaults=False):
     gaps: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     lab: bool = False
+    zones: tuple[str, ...] = ()
+    """In the lab, for its buttons: its zones, whatever key nodes are grouped by."""
 
 
 class NodeRow(Model):
@@ -117,6 +119,11 @@ def domain_of(node: Node, topology_key: str) -> str:
     """The domain of a node; the deprecated label of zones is an alias."""
     labels = node.metadata.labels
     return labels.get(topology_key) or (labels.get(DEPRECATED_ZONE, "") if topology_key == ZONE else "")
+
+
+def zones(cluster: Cluster) -> tuple[str, ...]:
+    """The zones that have nodes."""
+    return tuple(sorted({zone for node in cluster.all(Node) if (zone := domain_of(node, ZONE))}))
 
 
 def topology_keys(cluster: Cluster, overviews: Mapping[str, WorkloadOverview]) -> tuple[str, ...]:

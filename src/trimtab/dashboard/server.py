@@ -22,6 +22,7 @@ from trimtab.dashboard.boards import Boards
 from trimtab.dashboard.guards import WithoutContent, add_headers, guards, is_loopback
 from trimtab.dashboard.handlers import Handlers
 from trimtab.dashboard.lab_controls import LabControls
+from trimtab.dashboard.metrics import Metrics
 from trimtab.dashboard.sources import ClusterSource
 from trimtab.inspection.settings import Settings
 from trimtab.kube.clocks import Clock, cancel
@@ -83,6 +84,7 @@ class DashboardServer:
     listening: Listening
     access: Access
     lab: LabControls | None = None
+    metrics: Metrics = field(default_factory=Metrics)
     boards: Boards = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +92,7 @@ class DashboardServer:
 
     def application(self) -> web.Application:
         """All paths, behind the guards."""
-        handlers = Handlers(self.source, self.boards, self.settings, self.access)
+        handlers = Handlers(self.source, self.boards, self.settings, self.access, self.metrics)
         application = web.Application(middlewares=guards(self.access, self.listening.names), client_max_size=4096)
         application.on_response_prepare.append(add_headers)
         application.add_routes(

@@ -92,6 +92,7 @@ def up(
 ) -> None:
     """Start a lab and keep it running until Ctrl-C or `trimtab lab down`."""
     from trimtab.kube.files import read_yaml
+    from trimtab_lab.cli.banner import banner
     from trimtab_lab.definition import LabOptions, supervisor_for
     from trimtab_lab.nodes import shapes
 
@@ -117,7 +118,7 @@ def up(
     )
     supervisor = supervisor_for(lab_options)
     supervisor.report = click.echo
-    supervisor.on_ready = lambda: click.echo(_banner(supervisor, real))
+    supervisor.on_ready = lambda: click.echo(banner(supervisor, lab_options))
     _run(supervisor.run)
     click.echo("the lab has stopped")
 
@@ -371,28 +372,3 @@ def _story_supervisor(
     return supervisor_for(
         LabOptions(state, port, shape, profiles=profiles, control_plane=control_plane, feature_gates=gates)
     )
-
-
-_EMBEDDED_NOTE = "All objects are kept in memory; Ctrl-C stops the lab."
-
-
-def _banner(supervisor: Supervisor, control_plane: ControlPlane | None) -> str:
-    notes = [_EMBEDDED_NOTE]
-    if control_plane is not None:
-        notes = [f"Requests are audited in {supervisor.folder}/logs/audit.log. Ctrl-C stops the lab."]
-        notes += [f"Note: {note}." for note in control_plane.binaries.notes()]
-    if supervisor.metrics_url:
-        notes.append(f"The workload controllers serve {supervisor.metrics_url}.")
-    dashboard = f"\nThe dashboard is at {supervisor.dashboard_url}\n" if supervisor.dashboard_url else ""
-    title = "Trimtab's lab is up" + ("" if control_plane is None else f" on {supervisor.control_plane}")
-    return f"""
-{title}. In another terminal:
-
-  export KUBECONFIG={supervisor.kubeconfig.absolute()}
-  kubectl get nodes -L topology.kubernetes.io/zone
-  kubectl create deployment web --image=example.com/web:1 --replicas=9
-  kubectl get pods -o wide
-  kubectl scale deployment web --replicas=4        # zones stay level; a warning says what Kubernetes alone would leave
-{dashboard}
-Logs are in {supervisor.folder}/logs. {chr(10).join(notes)}
-"""

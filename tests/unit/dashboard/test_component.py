@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.unit.inspection.test_observing import populate
 from tests.unit.kube.fakes import FakeServer, answer
@@ -16,6 +17,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.app import COMPONENTS, dashboard
 from trimtab.app import check as check_configuration
 from trimtab.app.dashboard import ServedDashboard
+from trimtab.app.dependencies import Dependencies
 from trimtab.dashboard.server import Listening
 from trimtab.inspection.settings import Settings
 from trimtab.install import access, deployments
@@ -103,6 +105,13 @@ def test_an_address_without_protection_is_refused(section: dict[str, Any], text:
     with pytest.raises(InvalidError) as raised:
         check_configuration(configuration.read({"components": ["dashboard"], "dashboard": section}))
     assert str(raised.value).startswith(text)
+
+
+def test_its_metrics_are_those_of_the_process() -> None:
+    """They are served at /metrics."""
+    registry = CollectorRegistry()
+    dashboard.component(Dependencies(Client(FakeServer(SystemClock())), configuration.read({}), registry))
+    assert "trimtab_dashboard_pages_refused" in {family.name for family in registry.collect()}
 
 
 def test_a_default_process_runs_no_dashboard() -> None:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from tests.unit.dashboard.serving import dashboard, web
+from tests.unit.inspection.clusters import three_zones
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import ZONE, Node
 from trimtab.dashboard.lab_controls import ACTIONS, LabControls
@@ -20,9 +21,11 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
+from trimtab.testing.builders import node
 from trimtab_lab.apiserver.wire.server import Server
 from trimtab_lab.controls import Controls, read_address, write_address
 
+RACK = "example.com/rack"
 TEMPLATE = {
     "metadata": {"labels": {"app": "web"}},
     "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
@@ -98,6 +101,17 @@ async def test_what_cannot_be_done_is_answered_with_the_reason(
         assert status in (400, 409)
         assert text in answer["error"]
         assert (await client.list(Node)).items == ()
+
+
+async def test_the_buttons_are_for_zones_whatever_nodes_are_grouped_by() -> None:
+    """The map may be grouped by racks; outside the lab there are no buttons to list zones for."""
+    builder = three_zones().put(node("d1", zone="z9", **{RACK: "r1"}).build())
+    async with dashboard(builder.build(), lab=LabControls("http://127.0.0.1:1", "secret")) as served:
+        state = await served.json(f"/api/state?key={RACK}")
+        assert state["nodes"]["d1"]["domain"] == "r1"
+        assert state["status"]["cluster"]["zones"] == ["z1", "z2", "z3", "z9"]
+    async with dashboard(web()) as served:
+        assert (await served.json("/api/state"))["status"]["cluster"]["zones"] == []
 
 
 async def test_only_the_page_may_press(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ async def test_a_heartbeat_of_a_node_is_no_change() -> None:
     """Five thousand nodes send one every few seconds."""
     async with watched() as stage:
         (tree,) = (each for each in stage.server.objects("nodes") if each["metadata"]["name"] == "a")
-        part = stage.source.parts.of(EVERYTHING)
+        part = await stage.source.parts.of(EVERYTHING)
         before = part.now()
         beating = {**tree, "status": {**tree["status"], "conditions": tree["status"].get("conditions", [])}}
         found = codec.convert(beating, type(before.snapshot.node("a")))
@@ -178,7 +178,7 @@ async def test_scale_downs_are_observed() -> None:
         assert row["sentence"].startswith("6 → 3: left 3/0/0 ")
         await stage.page.until(lambda state: state["workloads"][WEB]["lastScaleDown"] == row["sentence"])
         decisions, rights = stage.source.decisions, Rights(cluster=frozenset({"pods", "deployments"}))
-        cluster = stage.source.parts.of(rights).now()
+        cluster = (await stage.source.parts.of(rights)).now()
         (seen,) = decisions.rows(cluster, rights).values()
         assert (seen.sentence, seen.distributions) == ("6 → 3: missed", ()), "domains are labels of nodes"
         assert decisions.last_scale_downs(cluster, rights)["default", "Deployment/web"] == seen

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from trimtab.dashboard.rights import EVERYTHING
 from trimtab.dashboard.rows import Places
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.settings import Settings
-from trimtab.inspection.targets import find_workload
+from trimtab.kube.clocks import SECOND
 
 
 def many(count: int) -> Cluster:
@@ -28,6 +30,11 @@ def many(count: int) -> Cluster:
     for number in range(count):
         builder.deployment(f"w{number}", ["a1", "b1"])
     return builder.build()
+
+
+def finish(steps: Iterator[None]) -> int:
+    """Take every step; how many pauses there were."""
+    return sum(1 for _ in steps)
 
 
 def test_a_pod_makes_its_workload_stale() -> None:
@@ -46,10 +53,10 @@ def test_stale_overviews_are_computed_some_at_a_time(monkeypatch: pytest.MonkeyP
     cache, cluster = OverviewCache(SETTINGS), many(5)
     sizes = []
     for everything in (True, False, False, False):
-        cache.update(cluster, everything, [])
+        finish(cache.update(lambda: cluster, everything, []))
         sizes.append((len(cache.overviews), cache.is_behind))
     assert sizes == [(2, True), (4, True), (5, False), (5, False)]
-    cache.update(many(1), False, [])
+    finish(cache.update(lambda: many(1), False, []))
     assert list(cache.overviews) == ["default/Deployment/w0"]
 
 
@@ -65,12 +72,29 @@ def test_a_large_workload_is_ranked_now_and_then(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(overview_cache, "_ranked", rank)
     cluster = three_zones().deployment("small", ["a1"]).deployment("large", ["a1", "b1", "c1", "a2"]).build()
-    workloads = [find_workload(cluster, f"deploy/{name}", "default") for name in ("small", "large")]
     cache = OverviewCache(SETTINGS)
     for _ in range(8):
-        cache.update(cluster, True, [])
-        cache.places_of(cluster, workloads, limited=False)
+        finish(cache.update(lambda: cluster, True, []))
+        for name in ("small", "large"):
+            finish(cache.rank(lambda: cluster, f"default/Deployment/{name}", []))
     assert (ranked.count("small"), ranked.count("large")) == (8, 2)
+
+
+def test_orders_are_computed_again_as_pods_grow_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any change, after a while."""
+    ranked: list[int] = []
+
+    def rank(cluster: Cluster, _: Workload, __: Settings) -> Places:
+        ranked.append(cluster.time)
+        return {}
+
+    monkeypatch.setattr(overview_cache, "_ranked", rank)
+    cache, cluster = OverviewCache(SETTINGS), many(1)
+    for seconds in (0, 5, 11, 12, 30):
+        later = replace(cluster, time=seconds * SECOND)
+        finish(cache.update(lambda: later, False, []))  # noqa: B023 - it is called at once
+        finish(cache.rank(lambda: later, "default/Deployment/w0", []))  # noqa: B023 - as above
+    assert ranked == [0, 11 * SECOND, 30 * SECOND]
 
 
 def test_the_log_keeps_the_last_decisions_of_each_sort() -> None:

@@ -9,13 +9,13 @@ import aiohttp
 import pytest
 from aiohttp.web import StreamResponse
 
-from tests.unit.dashboard.serving import SETTINGS, WEB, dashboard, rows, web
+from tests.unit.dashboard.serving import SETTINGS, WEB, Dashboard, dashboard, rows, web
 from tests.unit.inspection.clusters import three_zones
 from trimtab.api import codec
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.dashboard import boards, handlers
-from trimtab.dashboard.access import TokenAccess, UnauthenticatedError
+from trimtab.dashboard.access import OpenAccess, TokenAccess, UnauthenticatedError
 from trimtab.dashboard.handlers import read_assets
 from trimtab.dashboard.rights import Rights
 from trimtab.inspection.cluster import Gap
@@ -159,7 +159,9 @@ async def test_the_stream_ends_when_the_token_is_no_longer_valid(monkeypatch: py
         assert events.answer.content.at_eof()
 
 
-async def test_a_viewer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_viewer_that_does_not_read_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """It holds neither its place nor what waits to be read."""
 
     async def blocked(*_: object) -> None:
@@ -169,10 +171,39 @@ async def test_a_viewer_that_does_not_read_is_cut_off(monkeypatch: pytest.Monkey
     monkeypatch.setattr(handlers, "SLOWEST", 0.01)
     monkeypatch.setattr(StreamResponse, "write", blocked)
     async with dashboard(web()) as served, asyncio.timeout(30):
-        async with served.client.get("/api/events") as answer:
-            with pytest.raises(aiohttp.ClientPayloadError):
-                await answer.content.read()
-        assert served.server.boards.viewers == 0
+        for count in (1, 2):
+            async with served.client.get("/api/events") as answer:
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    await answer.content.read()
+            assert served.server.boards.viewers == 0
+            assert refused(served) == {"not-read": count}
+    (line,) = [record.message for record in caplog.records if "cut off" in record.message]
+    assert "did not read" in line
+    assert "trimtab_dashboard_pages_refused_total" in line
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "reason"),
+    [(handlers, "MOST_VIEWERS", "server-limit"), (OpenAccess, "most_streams", "caller-limit")],
+)
+async def test_pages_beyond_a_limit_are_counted_by_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: object, name: str, reason: str
+) -> None:
+    """And logged once."""
+    monkeypatch.setattr(owner, name, 1)
+    async with dashboard(web()) as served, served.events() as events:
+        await events.next()
+        assert refused(served) == {}
+        for _ in range(3):
+            assert (await served.get("/api/events")).status == 503
+        assert refused(served) == {reason: 3}
+    assert len([record for record in caplog.records if "a page was refused" in record.message]) == 1
+
+
+def refused(served: Dashboard) -> dict[str, float]:
+    """The pages that were refused or cut off, by reason."""
+    samples = [sample for metric in served.server.metrics.registry.collect() for sample in metric.samples]
+    return {each.labels["reason"]: each.value for each in samples if each.name.endswith("refused_total")}
 
 
 async def test_only_the_files_of_the_page_are_served() -> None:

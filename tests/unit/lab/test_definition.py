@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.unit.lab.controlplane.test_binaries import OUTPUT, fill
 from trimtab.api import configuration
 from trimtab_lab import supervisor
+from trimtab_lab.cli.banner import banner
 from trimtab_lab.cli.commands import lab
 from trimtab_lab.controlplane.binaries import Binaries
 from trimtab_lab.controlplane.versions import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER, Version
@@ -169,6 +170,46 @@ def test_mistakes_are_explained_before_anything_starts(
     result = CliRunner().invoke(lab, ["up", *arguments])
     assert result.exit_code != 0
     assert words in result.output
+
+
+LEVEL = "# zones stay level; a warning says what Kubernetes alone would leave"
+ALONE = "# Kubernetes alone chooses which pods go: "
+PENDING = "# Pending: no scheduler runs in this lab"
+REAL = tuple(VERSIONS)
+
+
+@pytest.mark.parametrize(
+    ("names", "components", "gates", "texts"),
+    [
+        pytest.param((), "scheduler webhooks controllers", {}, {LEVEL}, id="all of Trimtab"),
+        pytest.param(REAL, "scheduler webhooks controllers", {}, {LEVEL}, id="all of Trimtab on real binaries"),
+        pytest.param(REAL, "webhooks", {}, {LEVEL}, id="the webhooks beside kube-scheduler"),
+        pytest.param((), "webhooks", {}, {PENDING}, id="the webhooks and no scheduler"),
+        pytest.param((), "", {}, {PENDING}, id="nothing of Trimtab"),
+        pytest.param(REAL, "", {}, {ALONE}, id="nothing of Trimtab on real binaries"),
+        pytest.param((ETCD, API_SERVER), "", {}, {PENDING}, id="neither Trimtab nor kube-scheduler"),
+        pytest.param((), "scheduler controllers", {}, {ALONE}, id="no webhooks"),
+        pytest.param((), "scheduler webhooks controllers", {"PodDeletionCost": False}, {ALONE}, id="costs are ignored"),
+    ],
+)
+def test_the_banner_says_what_this_lab_does(
+    tmp_path: Path, names: tuple[str, ...], components: str, gates: dict[str, bool], texts: set[str]
+) -> None:
+    """What happens to pods depends on what runs."""
+    chosen = replace(options(tmp_path, *names), components=tuple(components.split()), feature_gates=gates)
+    printed = banner(supervisor_for(chosen), chosen)
+    assert {text for text in (LEVEL, ALONE, PENDING) if text in printed} == texts
+
+
+def test_the_banner_is_that_of_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`trimtab lab up --no-product` promises nothing that Trimtab does."""
+
+    async def run(self: supervisor.Supervisor) -> None:
+        self.on_ready()
+
+    monkeypatch.setattr(supervisor.Supervisor, "run", run)
+    result = CliRunner().invoke(lab, ["up", "--no-product", "--no-dashboard", "--state", str(tmp_path)])
+    assert (PENDING in result.output, LEVEL in result.output) == (True, False), result.output
 
 
 def test_a_lab_serves_the_dashboard_if_it_is_asked_to(tmp_path: Path) -> None:

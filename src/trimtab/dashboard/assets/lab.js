@@ -71,18 +71,18 @@ export class LabView {
   }
 
   render(state, view) {
-    const domains = [...new Set([...state.nodes.values()].map((node) => node.domain ?? ""))].filter(Boolean).sort(compare);
-    options(this.zones, domains.map((name) => [name, name]), domains.includes(this.zones.value) ? this.zones.value : (domains[0] ?? ""));
+    const zones = [...state.status.get("cluster").zones].sort(compare);
+    options(this.zones, zones.map((name) => [name, name]), zones.includes(this.zones.value) ? this.zones.value : (zones[0] ?? ""));
     const workloads = [...state.workloads.keys()].sort(compare);
     const chosen = workloads.includes(this.workload.value) ? this.workload.value : view.workload || workloads[0] || "";
     options(this.workload, workloads.map((key) => [key, key]), chosen);
     if (this.taken !== this.workload.value) this.take();
-    if (this.zone.value === this.suggested) this.suggest(new Set(domains));
+    if (this.zone.value === this.suggested) this.suggest(new Set(zones));
   }
 
   // Proposes a name that no zone has yet, until another one is typed.
-  suggest(domains) {
-    const letter = [...LETTERS].find((each) => !domains.has(`zone-${each}`)) ?? "z";
+  suggest(zones) {
+    const letter = [...LETTERS].find((each) => !zones.has(`zone-${each}`)) ?? "z";
     this.suggested = `zone-${letter}`;
     if (this.zone.value !== this.suggested) this.zone.value = this.suggested;
   }
