@@ -151,6 +151,12 @@ def test_a_mistake_at_the_top_names_its_field(changes: dict[str, Any], path: str
         pytest.param({"age": {"together": "yes"}}, "steps[0].age.together", "true nor false", id="not a flag"),
         pytest.param({"apply": {"kind": "Pod"}}, "steps[0].apply", "after a dash", id="one manifest without a dash"),
         pytest.param(
+            {"apply": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": 1}]},
+            "steps[0].apply[0].spec",
+            "not a mapping",
+            id="a spec that is a number",
+        ),
+        pytest.param(
             {"patch": {"kind": "Deployment", "name": "web", "patch": []}},
             "steps[0].patch.patch",
             "mapping with the fields",
