@@ -39,9 +39,7 @@ class NodeResourcesBalancedAllocation:
         requests, nodes = requests_of(cycle), cycle.snapshot.nodes
         if not any(requests.amounts.get(resource.name) for resource in self._resources):
             return None
-        raw = nodes.kept(
-            self, requests, lambda rows, more: self._made_even(Occupancy(nodes, requests, rows, more))
-        )
+        raw = nodes.kept(self, requests, lambda rows, more: self._made_even(Occupancy(nodes, requests, rows, more)))
         return Scores(raw, raw)
 
     def _made_even(self, occupancy: Occupancy) -> IntColumn:

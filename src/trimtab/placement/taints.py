@@ -16,7 +16,6 @@ from trimtab.placement.hints import HintContext, Hints, hint
 from trimtab.placement.normalization import in_reverse, largest
 from trimtab.snapshot.columns import Mask
 
-
 _ALL_TOLERATED = "TaintToleration"
 """The key under which the scores are kept that are the same for all nodes."""
 
@@ -32,7 +31,8 @@ class TaintToleration:
         repelled = [untolerated(tolerations, taints) is not None for taints in nodes.taint_sets]
         if not any(repelled):
             return None
-        return Refusals.of(np.array(repelled).take(nodes.taints, mode="clip"), UNRESOLVABLE, "node(s) had untolerated taint(s)")
+        refused = np.array(repelled).take(nodes.taints, mode="clip")
+        return Refusals.of(refused, UNRESOLVABLE, "node(s) had untolerated taint(s)")
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores:
         """The number of `PreferNoSchedule` taints that the pod does not tolerate."""

@@ -29,8 +29,10 @@ Values = npt.NDArray[Any]
 Compute = Callable[[Selection, IntColumn | int], Values]
 """Computes the values of some rows, each from its row alone, with so many more pods of the template than there are."""
 
-_LOG_LIMIT = 4096
-_LEVELS_LIMIT = 8
+MAX_CHANGES = 4096
+"""How many changes are remembered."""
+MAX_LEVELS = 8
+"""How many levels are kept: a node that gets more pods of the template is computed again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +58,8 @@ class ChangeLog:
         """Record a change."""
         self.count += 1
         self._changes.append(Change(row, requests, sign))
-        if len(self._changes) > _LOG_LIMIT:
-            del self._changes[: _LOG_LIMIT // 2]
+        if len(self._changes) > MAX_CHANGES:
+            del self._changes[: MAX_CHANGES // 2]
 
     def since(self, count: int) -> list[Change] | None:
         """The changes after the first `count`; None if some of them are forgotten."""
@@ -90,7 +92,7 @@ class _Entry:
                 self._steps[change.row] += change.sign
             else:
                 stale.add(change.row)
-        stale.update(row for row in rows if not 0 <= self._steps[row] < _LEVELS_LIMIT)
+        stale.update(row for row in rows if not 0 <= self._steps[row] < MAX_LEVELS)
         if stale:
             self._restart(np.array(sorted(stale)), compute)
         values = self.values.copy()

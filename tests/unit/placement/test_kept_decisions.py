@@ -100,7 +100,7 @@ def deleting(number: int) -> Step:
 
 def steps() -> st.SearchStrategy[Step]:
     """A change of the cluster, or placing pods of one template."""
-    times, seeds = st.integers(1, kept._LEVELS_LIMIT + 3), st.integers(0, 3)
+    times, seeds = st.integers(1, kept.MAX_LEVELS + 3), st.integers(0, 3)
     places = st.builds(placing, st.sampled_from(templates()), st.sampled_from(PROFILES), times, seeds)
     others = (
         st.builds(lambda a_node: lambda view: view.put(a_node), st.sampled_from(many_nodes())),

@@ -107,7 +107,7 @@ def test_the_number_of_levels_is_limited(view: Snapshot) -> None:
     for number in range(20):
         assign(view, f"web-{number}", 6)
         assert counts(view, compute)[6] == number + 1
-    assert compute.of_all == kept._LEVELS_LIMIT
+    assert compute.of_all == kept.MAX_LEVELS
     assert set(compute.of_some) == {6}
 
 
@@ -115,7 +115,7 @@ def test_everything_is_computed_again_where_changes_are_forgotten(
     view: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log of changes is limited."""
-    monkeypatch.setattr(kept, "_LOG_LIMIT", 4)
+    monkeypatch.setattr(kept, "MAX_CHANGES", 4)
     compute = Counting(view)
     counts(view, compute)
     for number in range(SIZE):
