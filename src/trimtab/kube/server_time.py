@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 from trimtab.api.times import to_ns
 from trimtab.kube.clocks import SECOND, Clock
@@ -68,6 +69,7 @@ class ServerTime:
         return self._bounds[0] - drift, self._bounds[1] + drift
 
 
+@lru_cache(maxsize=4)
 def _parsed(date: str | None) -> int | None:
     if not date:
         return None

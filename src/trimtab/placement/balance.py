@@ -14,7 +14,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeResourcesBalancedAllocationArgs
 from trimtab.placement.framework import MAX_SCORE, Cycle, PluginKind, Scores
 from trimtab.placement.resources import requests_of
-from trimtab.placement.utilization import Use, uses, weighed
+from trimtab.placement.utilization import Occupancy, Use, uses, weighed
 from trimtab.snapshot.columns import IntColumn, Mask
 
 FloatColumn = npt.NDArray[np.float64]
@@ -36,18 +36,22 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:  # noqa: ARG002 – nodes are scored independently
         """How much more even each node becomes."""
-        requested = requests_of(cycle).amounts
-        if not any(requested.get(resource.name) for resource in self._resources):
+        requests, nodes = requests_of(cycle), cycle.snapshot.nodes
+        if not any(requests.amounts.get(resource.name) for resource in self._resources):
             return None
-        nodes = cycle.snapshot.nodes
-        in_use = uses(nodes, self._resources, requested, assumed=False)
+        raw = nodes.kept(self, requests, lambda rows, more: self._made_even(Occupancy(nodes, requests, rows, more)))
+        return Scores(raw, raw)
+
+    def _made_even(self, occupancy: Occupancy) -> IntColumn:
+        in_use = uses(occupancy, self._resources, occupancy.requests.amounts, assumed=False)
+        length = len(occupancy.pods)
         divisors = [use.divisor.astype(np.float64) for use in in_use]
-        raw = _evenness(in_use, [use.used + use.requested for use in in_use], divisors, len(nodes))
-        raw -= _evenness(in_use, [use.used for use in in_use], divisors, len(nodes))
+        raw = _evenness(in_use, [use.used + use.requested for use in in_use], divisors, length)
+        raw -= _evenness(in_use, [use.used for use in in_use], divisors, length)
         raw += MAX_SCORE // 2
         raw >>= 1
         raw += MAX_SCORE // 2
-        return Scores(raw, raw)
+        return raw
 
 
 def _evenness(in_use: list[Use], used: list[IntColumn], divisors: list[FloatColumn], length: int) -> IntColumn:

@@ -60,7 +60,7 @@ def place(pod: Pod, snapshot: Snapshot, profile: Profile, rng: RandomSource) -> 
     scores = _scored(cycle, profile, feasible) if len(rows) > 1 and nominated is None else {}
     total = _total(scores, len(feasible))
     chosen = _best(total, rows, rng) if nominated is None else nominated
-    names = tuple(snapshot.nodes.rows.names)
+    names = snapshot.nodes.derived("names", lambda: tuple(snapshot.nodes.rows.names))
     return Decision(
         pod=pod.key,
         outcome=Outcome.UNSCHEDULABLE if chosen is None else Outcome.PLACED,
@@ -128,6 +128,8 @@ def _filtered(cycle: Cycle, profile: Profile) -> tuple[Mask, tuple[Refusal, ...]
 
 def _record(recorded: list[Refusal], plugin: str, refusals: Refusals, feasible: Mask) -> None:
     """Remove the refused nodes from the feasible ones, and record the reasons."""
+    if not refusals.codes.any():
+        return
     codes = refusals.codes * feasible
     if not codes.any():
         return
@@ -168,7 +170,8 @@ def _scored(cycle: Cycle, profile: Profile, feasible: Mask) -> dict[str, Weighte
 def _total(scores: dict[str, WeightedScores], rows: int) -> IntColumn:
     total = np.zeros(rows, dtype=np.int64)
     for weighted in scores.values():
-        total += weighted.scores.normalized * weighted.weight
+        normalized, weight = weighted.scores.normalized, weighted.weight
+        total += normalized if weight == 1 else normalized * weight
     return total
 
 
@@ -182,9 +185,9 @@ def _best(total: IntColumn, rows: IntColumn, rng: RandomSource) -> int | None:
     """One of the rows with the highest total; None if there are no rows."""
     if not len(rows):
         return None
-    totals = total.take(rows)
-    ties = rows[totals == totals.max()]
-    return int(ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0])
+    totals = total if len(rows) == len(total) else total.take(rows)
+    ties = np.flatnonzero(totals == totals.max())
+    return int(rows[ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0]])
 
 
 def _distinct(pod: Pod, taken: set[str]) -> Pod:

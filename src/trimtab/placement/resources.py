@@ -21,11 +21,11 @@ from trimtab.api.pods import Pod
 from trimtab.api.schedulerconfig import NodeResourcesFitArgs, ScoringStrategy, UtilizationShapePoint
 from trimtab.api.selectors import is_key
 from trimtab.placement.changes import Action, Change, Subject
-from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, Cycle, PluginKind, Refusals, Scores
+from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, Codes, Cycle, PluginKind, Refusals, Scores
 from trimtab.placement.hints import HintContext, Hints, hint
-from trimtab.placement.utilization import Use, is_counted, is_extended, uses, weighed
+from trimtab.placement.utilization import Occupancy, Use, is_counted, is_extended, uses, weighed
 from trimtab.snapshot.columns import IntColumn, Mask
-from trimtab.snapshot.nodes import NodeTable
+from trimtab.snapshot.kept import ALL
 from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Requests, amounts
 
 Scorer = Callable[[list[Use]], IntColumn]
@@ -56,28 +56,45 @@ class NodeResourcesFit:
 
     def filter(self, cycle: Cycle) -> Refusals:
         """The nodes that have too little left of something, pods included; each with all its reasons."""
-        nodes = cycle.snapshot.nodes
-        full = nodes.pods >= nodes.allocatable[:, nodes.resources[PODS]]
-        reasons = [(full, "Too many pods")] if full.any() else []
-        codes = full.astype(np.int8)
-        for name, amount in self._filtered_requests(cycle):
-            capacity, used = _room(nodes, name)
-            short = capacity - used < amount
-            if short.any():
-                reasons.append((short, f"Insufficient {name}"))
-                np.maximum(codes, short, out=codes)
-                codes[short & (capacity < amount)] = UNRESOLVABLE
-        return Refusals(codes, tuple(reasons))
+        nodes, requests = cycle.snapshot.nodes, requests_of(cycle)
+        codes = nodes.kept(
+            (self, "filter"), requests, lambda rows, more: self._codes(Occupancy(nodes, requests, rows, more))
+        )
+        return Refusals(codes, tuple(self._reasons(Occupancy(nodes, requests, ALL, 0))) if codes.any() else ())
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores:  # noqa: ARG002 – nodes are scored independently
         """The strategy's score of each node."""
-        nodes = cycle.snapshot.nodes
-        in_use = uses(nodes, self._resources, _scored(requests_of(cycle)), assumed=True)
-        raw = self._scorer(in_use) if in_use else np.zeros(len(nodes), dtype=np.int64)
+        nodes, requests = cycle.snapshot.nodes, requests_of(cycle)
+        raw = nodes.kept(
+            (self, "score"), requests, lambda rows, more: self._scored(Occupancy(nodes, requests, rows, more))
+        )
         return Scores(raw, raw)
 
-    def _filtered_requests(self, cycle: Cycle) -> Iterator[tuple[str, int]]:
-        for name, amount in requests_of(cycle).stated.items():
+    def _scored(self, occupancy: Occupancy) -> IntColumn:
+        in_use = uses(occupancy, self._resources, _scored_amounts(occupancy.requests), assumed=True)
+        return self._scorer(in_use) if in_use else np.zeros_like(occupancy.pods)
+
+    def _codes(self, occupancy: Occupancy) -> Codes:
+        codes: Codes = _is_full(occupancy).astype(np.int8)
+        for name, amount in self._filtered_amounts(occupancy.requests):
+            short = _is_short(occupancy, name, amount)
+            if short.any():
+                np.maximum(codes, short, out=codes)
+                codes[short & (occupancy.capacity(name) < amount)] = UNRESOLVABLE
+        return codes
+
+    def _reasons(self, occupancy: Occupancy) -> Iterator[tuple[Mask, str]]:
+        """Each reason for which nodes are refused, and which these are."""
+        full = _is_full(occupancy)
+        if full.any():
+            yield full, "Too many pods"
+        for name, amount in self._filtered_amounts(occupancy.requests):
+            short = _is_short(occupancy, name, amount)
+            if short.any():
+                yield short, f"Insufficient {name}"
+
+    def _filtered_amounts(self, requests: Requests) -> Iterator[tuple[str, int]]:
+        for name, amount in requests.stated.items():
             if amount > 0 and is_counted(name) and not self._ignores(name):
                 yield name, amount
 
@@ -92,16 +109,17 @@ def requests_of(cycle: Cycle) -> Requests:
     return cycle.once("requests", lambda: cycle.snapshot.requests(cycle.pod))
 
 
-def _room(nodes: NodeTable, name: str) -> tuple[IntColumn, IntColumn]:
-    """The capacity of every node for a resource, and the amount that its pods request."""
-    column = nodes.resources.get(name)
-    if column is None:
-        nothing = np.zeros(len(nodes), dtype=np.int64)
-        return nothing, nothing
-    return nodes.allocatable[:, column], nodes.requested[:, column]
+def _is_full(occupancy: Occupancy) -> Mask:
+    full: Mask = occupancy.pods >= occupancy.capacity(PODS)
+    return full
 
 
-def _scored(requests: Requests) -> Mapping[str, int]:
+def _is_short(occupancy: Occupancy, name: str, amount: int) -> Mask:
+    short: Mask = occupancy.capacity(name) - occupancy.requested(name) < amount
+    return short
+
+
+def _scored_amounts(requests: Requests) -> Mapping[str, int]:
     """The requests that the score counts, which leave pod-level requests out."""
     return {**requests.bare, CPU: requests.bare_assumed_cpu, MEMORY: requests.bare_assumed_memory}
 

@@ -16,6 +16,9 @@ from trimtab.placement.hints import HintContext, Hints, hint
 from trimtab.placement.normalization import in_reverse, largest
 from trimtab.snapshot.columns import Mask
 
+_ALL_TOLERATED = "TaintToleration"
+"""The key under which the scores are kept that are the same for all nodes."""
+
 
 class TaintToleration:
     """Refuses nodes with taints that a pod does not tolerate, and prefers nodes with fewer `PreferNoSchedule` ones."""
@@ -25,22 +28,27 @@ class TaintToleration:
     def filter(self, cycle: Cycle) -> Refusals | None:
         """The nodes with a `NoSchedule` or `NoExecute` taint that the pod does not tolerate."""
         nodes, tolerations = cycle.snapshot.nodes, cycle.pod.spec.tolerations
-        repelled = np.array([untolerated(tolerations, taints) is not None for taints in nodes.taint_sets])
-        if not repelled.any():
+        repelled = [untolerated(tolerations, taints) is not None for taints in nodes.taint_sets]
+        if not any(repelled):
             return None
-        return Refusals.of(repelled.take(nodes.taints, mode="clip"), UNRESOLVABLE, "node(s) had untolerated taint(s)")
+        refused = np.array(repelled).take(nodes.taints, mode="clip")
+        return Refusals.of(refused, UNRESOLVABLE, "node(s) had untolerated taint(s)")
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores:
         """The number of `PreferNoSchedule` taints that the pod does not tolerate."""
         nodes, tolerations = cycle.snapshot.nodes, cycle.pod.spec.tolerations
-        counts = np.array(
-            [count_prefer_no_schedule(tolerations, taints) for taints in nodes.taint_sets], dtype=np.int64
-        )
-        if not counts.any():
-            return Scores(np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), MAX_SCORE, dtype=np.int64))
+        by_set = [count_prefer_no_schedule(tolerations, taints) for taints in nodes.taint_sets]
+        if not any(by_set):
+            return nodes.derived(_ALL_TOLERATED, lambda: _equal_scores(len(nodes)))
+        counts = np.array(by_set, dtype=np.int64)
         raw = counts.take(nodes.taints, mode="clip")
         scores = in_reverse(counts, largest(raw, feasible))
         return Scores(raw, scores.take(nodes.taints, mode="clip"))
+
+
+def _equal_scores(length: int) -> Scores:
+    """The scores where no node has a taint that the pod does not tolerate."""
+    return Scores(np.zeros(length, dtype=np.int64), np.full(length, MAX_SCORE, dtype=np.int64))
 
 
 def _is_tolerated_now(_: HintContext, pod: Pod, change: Change) -> bool:

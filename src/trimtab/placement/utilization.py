@@ -12,8 +12,9 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import ResourceSpec
 from trimtab.api.selectors import is_key
 from trimtab.snapshot.columns import IntColumn, Mask
+from trimtab.snapshot.kept import Selection
 from trimtab.snapshot.nodes import NodeTable
-from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY
+from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Requests
 
 DEFAULT_RESOURCES = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
 MOST_WEIGHT = 100
@@ -25,7 +26,7 @@ _QUOTA = "requests."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """One resource on all nodes: capacity, the amount in use, and the amount that a pod would add.
+    """One resource on some nodes: capacity, the amount in use, and the amount that a pod would add.
 
     `counted` are the nodes whose capacity is not 0; None means all.
     """
@@ -42,8 +43,45 @@ class Use:
         return self.capacity if self.counted is None else np.maximum(self.capacity, 1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Occupancy:
+    """Some nodes, with so many more pods of a template than they have."""
+
+    nodes: NodeTable
+    requests: Requests
+    rows: Selection
+    more: IntColumn | int
+
+    @property
+    def pods(self) -> IntColumn:
+        """The number of pods on each node."""
+        return self._after(self.nodes.pods[self.rows], 1)
+
+    def capacity(self, name: str) -> IntColumn:
+        """The capacity of each node for a resource."""
+        column = self.nodes.resources.get(name)
+        return np.zeros_like(self.pods) if column is None else self.nodes.allocatable[self.rows, column]
+
+    def requested(self, name: str) -> IntColumn:
+        """The amount of a resource that the pods of each node request."""
+        column = self.nodes.resources.get(name)
+        if column is None:
+            return np.zeros_like(self.pods)
+        return self._after(self.nodes.requested[self.rows, column], self.requests.amounts.get(name, 0))
+
+    def assumed(self, name: str) -> IntColumn:
+        """As `requested`, with assumed amounts of CPU and memory for containers without a request."""
+        if name not in (CPU, MEMORY):
+            return self.requested(name)
+        amount = self.requests.assumed_cpu if name == CPU else self.requests.assumed_memory
+        return self._after(self.nodes.assumed[self.rows, self.nodes.resources[name]], amount)
+
+    def _after(self, present: IntColumn, amount: int) -> IntColumn:
+        return present if isinstance(self.more, int) and not self.more else present + self.more * amount
+
+
 def uses(
-    nodes: NodeTable, resources: Iterable[ResourceSpec], requested: Mapping[str, int], *, assumed: bool
+    occupancy: Occupancy, resources: Iterable[ResourceSpec], requested: Mapping[str, int], *, assumed: bool
 ) -> list[Use]:
     """The use of each resource that counts for a pod with these requests.
 
@@ -53,12 +91,11 @@ def uses(
     in_use: list[Use] = []
     for resource in resources:
         amount = requested.get(resource.name, 0)
-        column = _column(nodes, resource.name, amount)
-        if column is not None:
-            capacity = nodes.allocatable[:, column]
-            used = nodes.assumed if assumed and resource.name in (CPU, MEMORY) else nodes.requested
+        if _counts(occupancy.nodes, resource.name, amount):
+            capacity = occupancy.capacity(resource.name)
+            used = occupancy.assumed(resource.name) if assumed else occupancy.requested(resource.name)
             counted = None if capacity.min(initial=1) > 0 else capacity != 0
-            in_use.append(Use(resource.weight, capacity, used[:, column], amount, counted))
+            in_use.append(Use(resource.weight, capacity, used, amount, counted))
     return in_use
 
 
@@ -93,6 +130,5 @@ def is_counted(name: str) -> bool:
     return name in _NATIVE or is_scalar(name)
 
 
-def _column(nodes: NodeTable, name: str, requested: int) -> int | None:
-    counts = name in _NATIVE or (requested != 0 and is_scalar(name))
-    return nodes.resources.get(name) if counts else None
+def _counts(nodes: NodeTable, name: str, requested: int) -> bool:
+    return name in nodes.resources and (name in _NATIVE or (requested != 0 and is_scalar(name)))

@@ -166,10 +166,11 @@ class Service:
         """Wait until there may be a pod to take."""
         due = self.state.queue.next_due
         self._ready.clear()
-        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._ready.wait())]
-        if due is not None:
-            left = (due - self._clock.monotonic()) / SECOND
-            waits.append(asyncio.ensure_future(self._clock.sleep(max(left, 0.0))))
+        if due is None:
+            await self._ready.wait()
+            return
+        left = (due - self._clock.monotonic()) / SECOND
+        waits = (asyncio.ensure_future(self._ready.wait()), asyncio.ensure_future(self._clock.sleep(max(left, 0.0))))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
