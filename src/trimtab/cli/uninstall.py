@@ -27,7 +27,7 @@ Examples:
 """
 )
 @NAMESPACE
-@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what exists and would be removed, and remove nothing.")
 @click.option(
     "--remove-crds",
     is_flag=True,
@@ -61,15 +61,11 @@ def uninstall(
 
 
 async def _remove_dropped(namespace: str, kubeconfig: Path | None, context: str, *, dry_run: bool) -> None:
-    from trimtab.install import installations, removal
+    from trimtab.install import removal
 
     async with connect(kubeconfig, context) as client:
         options = await removal.installed(client, namespace)
-        if not dry_run:
-            _fail_for(await removal.remove_dropped_bindings(client, options, click.echo))
-            return
-        for each in await installations.dropped_bindings(client, options):
-            click.echo(f"would remove RoleBinding {each['metadata']['namespace']}/{each['metadata']['name']}")
+        _fail_for(await removal.remove_dropped_bindings(client, options, click.echo, dry_run=dry_run))
 
 
 async def _uninstall(
@@ -82,12 +78,11 @@ async def _uninstall(
         definitions = await removal.ours(client)
         if remove_crds:
             await _refuse_shared_definitions(client, namespace)
-        if dry_run:
-            for line in removal.dry_run(options):
-                click.echo(line)
+        left = await removal.dry_run(client, options, click.echo) if dry_run else []
         if remove_crds:
             await _print_losses(client, definitions)
         if dry_run:
+            _fail_for(left)
             return
         if remove_crds and not sure:
             click.confirm("Delete all of these objects?", abort=True)

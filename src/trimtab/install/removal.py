@@ -75,14 +75,17 @@ async def installed(client: Client, namespace: str) -> Options:
     return options if found is None else replace(options, configuration=found)
 
 
-def dry_run(options: Options) -> Iterator[str]:
-    """The lines that `--dry-run` prints: what `remove` would do."""
-    for each in (*manifests.everything(options), *_created_at_runtime(options)):
-        yield f"would remove {_name_of(each)}"
-    if options.shared:
-        yield f"would keep: Namespace {options.namespace}: {options.shared}"
+async def dry_run(client: Client, options: Options, report: Report) -> list[str]:
+    """Report what `remove` would do, as far as objects exist; what could not be read."""
+    webhooks, workloads, rest = await _steps(client, options)
+    await _scope(client, options, report, dry_run=True)
+    left = await _delete(client, [*webhooks, *workloads], report, dry_run=True)
     for what in CLEANUPS:
-        yield f"would revert {what}"
+        report(f"would revert {what}")
+    left += await _delete(client, rest, report, dry_run=True)
+    if options.shared:
+        report(f"would keep: Namespace {options.namespace}: {options.shared}")
+    return left
 
 
 async def remove(
@@ -92,34 +95,43 @@ async def remove(
 
     By default it runs the cleanups of the namespaces that no other installation manages.
     """
-    objects = [*manifests.everything(options), *await installations.dropped_bindings(client, options)]
+    webhooks, workloads, rest = await _steps(client, options)
     if cleanups is None:
         cleanups = cleanups_in(await _scope(client, options, report))
-    left = await _delete(client, [each for each in objects if each["kind"] in _WEBHOOK_KINDS], report)
-    left += await _delete(client, [each for each in objects if each["kind"] == "Deployment"], report)
+    left = await _delete(client, webhooks, report)
+    left += await _delete(client, workloads, report)
     await _wait_for_pods(client, options, report)
     for what, cleanup in cleanups.items():
         done, failed = await _run_cleanup(client, what, cleanup)
         report(f"reverted: {done}{what}")
         left += failed
-    rest = [each for each in objects if each["kind"] not in {*_WEBHOOK_KINDS, "Deployment"}]
-    left += await _delete(client, [*_created_at_runtime(options), *reversed(rest)], report)
+    left += await _delete(client, rest, report)
     if options.shared:
         report(f"kept: Namespace {options.namespace}: {options.shared}")
     return left
 
 
-async def remove_dropped_bindings(client: Client, options: Options, report: Report) -> list[str]:
+async def remove_dropped_bindings(
+    client: Client, options: Options, report: Report, *, dry_run: bool = False
+) -> list[str]:
     """Remove the permissions in namespaces that the configuration does not name any more; what could not be done."""
-    return await _delete(client, await installations.dropped_bindings(client, options), report)
+    return await _delete(client, await installations.dropped_bindings(client, options), report, dry_run=dry_run)
 
 
-async def _scope(client: Client, options: Options, report: Report) -> installations.Scope:
+async def _steps(client: Client, options: Options) -> tuple[list[JSON], list[JSON], list[JSON]]:
+    """The objects of an installation in the order of their removal: webhook configurations, Deployments, the rest."""
+    objects = [*manifests.everything(options), *await installations.dropped_bindings(client, options)]
+    webhooks = [each for each in objects if each["kind"] in _WEBHOOK_KINDS]
+    workloads = [each for each in objects if each["kind"] == "Deployment"]
+    rest = [each for each in objects if each["kind"] not in {*_WEBHOOK_KINDS, "Deployment"}]
+    return webhooks, workloads, [*_created_at_runtime(options), *reversed(rest)]
+
+
+async def _scope(client: Client, options: Options, report: Report, *, dry_run: bool = False) -> installations.Scope:
     others = await installations.others(client, options.namespace)
     for each in others:
-        report(
-            f"kept: what is written in {', '.join(each.manages) or 'all namespaces'}, which {each.namespace} manages"
-        )
+        managed = ", ".join(each.manages) or "all namespaces"
+        report(f"{_kept(dry_run)}: what is written in {managed}, which {each.namespace} manages")
     return installations.scope(others)
 
 
@@ -197,30 +209,42 @@ def _definitions() -> Resource[JSON]:
     return Resource.of(CustomResourceDefinition).raw
 
 
-async def _delete(client: Client, objects: Sequence[JSON], report: Report) -> list[str]:
-    """Delete what is ours of these; what the API server refused."""
+async def _delete(client: Client, objects: Sequence[JSON], report: Report, *, dry_run: bool = False) -> list[str]:
+    """Delete what is ours of these, or only report it; what the API server refused."""
     left = []
     for each in objects:
-        metadata = each["metadata"]
-        name, namespace = metadata["name"], metadata.get("namespace", "")
-        resource = untyped(each["apiVersion"], each["kind"], PLURALS[each["kind"]], namespaced=bool(namespace))
         label = _name_of(each)
         try:
-            existing = await client.get(resource, name, namespace=namespace)
-            reason = _why_kept(existing, each)
-            if reason:
-                report(f"kept: {label} {reason}")
-                continue
-            await client.delete(resource, name, namespace=namespace, uid=existing["metadata"]["uid"])
+            reason = await _delete_one(client, each, dry_run=dry_run)
         except NotFound:
             continue
         except Unreachable:
             raise
         except ApiError as error:
             left.append(f"{label}: {error}")
-            continue
-        report(f"removed {label}")
+        else:
+            report(f"{_kept(dry_run)}: {label} {reason}" if reason else f"{_removed(dry_run)} {label}")
     return left
+
+
+async def _delete_one(client: Client, manifest: JSON, *, dry_run: bool) -> str:
+    """Delete an object, or only read it; why it is kept, if it is. Raises NotFound if it does not exist."""
+    metadata = manifest["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace", "")
+    resource = untyped(manifest["apiVersion"], manifest["kind"], PLURALS[manifest["kind"]], namespaced=bool(namespace))
+    existing = await client.get(resource, name, namespace=namespace)
+    reason = _why_kept(existing, manifest)
+    if not (reason or dry_run):
+        await client.delete(resource, name, namespace=namespace, uid=existing["metadata"]["uid"])
+    return reason
+
+
+def _kept(dry_run: bool) -> str:
+    return "would keep" if dry_run else "kept"
+
+
+def _removed(dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"
 
 
 def _name_of(manifest: JSON) -> str:

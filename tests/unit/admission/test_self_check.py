@@ -303,5 +303,6 @@ async def test_a_ping_that_is_no_review_is_refused(tmp_path: Path) -> None:
     async with replica(tmp_path, sign(AUTHORITY, [NAME, "127.0.0.1"], NOW)) as each:
         trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
         url = f"https://127.0.0.1:{each.server.port}{PATH}"
-        with pytest.raises(urllib.error.HTTPError, match="400"):
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
             await asyncio.to_thread(urllib.request.urlopen, url, b"{}", 5, context=trust)
+        refused.value.close()

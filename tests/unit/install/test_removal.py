@@ -94,6 +94,53 @@ async def test_what_was_installed_is_removed_and_may_be_removed_again(tmp_path: 
         assert [line for line in again if line.startswith("removed")] == []
 
 
+async def test_a_dry_run_reports_what_a_removal_then_does(tmp_path: Path) -> None:
+    """In the same order, and removes nothing; objects that do not exist are not named."""
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"namespace": "level", "name": "trimtab-webhooks"},
+    }
+    async with a_cluster(tmp_path) as client:
+        empty: list[str] = []
+        assert await removal.dry_run(client, OPTIONS, empty.append) == []
+        assert {line.split()[1] for line in empty} == {"revert"}, "nothing is there to be removed"
+        objects = [each for each in manifests.everything(OPTIONS) if each["kind"] != "Service"]
+        own = [
+            each
+            for each in objects
+            if (each["kind"], each["metadata"]["name"]) != ("ServiceAccount", "trimtab-webhooks")
+        ]
+        await put(client, *own, theirs)
+        planned, done = list[str](), list[str]()
+        assert await removal.dry_run(client, OPTIONS, planned.append) == []
+        assert len(await left(client, own)) == len([each for each in own if each["kind"] not in LEFT_OUT])
+        await removal.remove(client, OPTIONS, done.append, cleanups={})
+        as_planned = [f"would remove {line.removeprefix('removed ')}" for line in done if line.startswith("removed ")]
+        assert [line for line in planned if line.startswith("would remove")] == as_planned
+        assert (
+            [line for line in planned if line.startswith("would keep")]
+            == [f"would keep: {line.removeprefix('kept: ')}" for line in done if line.startswith("kept: ")]
+            != []
+        )
+
+
+async def test_a_dry_run_lists_what_it_could_not_read(tmp_path: Path) -> None:
+    """Whether that exists is not known."""
+
+    class Refusing(Client):
+        """Refuses to read Services."""
+
+        async def get(self, kind: Any, name: str, **options: Any) -> Any:
+            if isinstance(kind, Resource) and kind.kind == "Service":
+                raise Forbidden("not you")
+            return await super().get(kind, name, **options)
+
+    async with a_cluster(tmp_path) as client:
+        refusing = Refusing(client.transport, settings=client.settings)
+        assert await removal.dry_run(refusing, OPTIONS, lambda _: None) == ["Service level/trimtab-webhooks: not you"]
+
+
 async def test_cleanups_are_retried_while_the_removed_policy_still_applies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,8 +310,10 @@ async def test_a_namespace_with_foreign_objects_is_kept(tmp_path: Path) -> None:
         await put(client, theirs)
         options = await removal.installed(client, "level")
         assert options.shared == "Secret password in it is not Trimtab's"
-        assert "would keep: Namespace level" in "\n".join(removal.dry_run(options))
-        assert "would remove Namespace level" not in removal.dry_run(options)
+        planned: list[str] = []
+        await removal.dry_run(client, options, planned.append)
+        assert "would keep: Namespace level: Secret password in it is not Trimtab's" in planned
+        assert "would remove Namespace level" not in planned
         await removal.remove(client, options, lambda _: None, cleanups={})
         assert await left(client, [theirs, a_namespace("level")]) == ["Secret password", "Namespace level"]
 
