@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
         "The API server is of a version that Trimtab does not support.",
         "Before 1.30 the admission features that Trimtab uses do not exist. A later version than was tested may order "
         "victims in another way.",
-        "Use Kubernetes 1.30 to 1.36, or a version of Trimtab that was tested with yours.",
+        "Use Kubernetes 1.30 to 1.37, or a version of Trimtab that was tested with yours.",
         workloads.server_version,
         ("server_version",),
     ),

@@ -16,7 +16,7 @@ from trimtab.inspection.lint.findings import Severity
 from trimtab.install.definitions import FOREIGN_OWNERS, is_ours
 from trimtab.install.deployments import CONFIGURATION
 
-OLDEST, NEWEST = (1, 30), (1, 36)
+OLDEST, NEWEST = (1, 30), (1, 37)
 """The versions of Kubernetes that Trimtab supports."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _VERSION_LABEL = "app.kubernetes.io/version"

@@ -95,7 +95,7 @@ CASES: list[Any] = [
     ("TD101", "is not installed here", {"deployments": [], "webhooks": [], "configuration_text": "", "options": None}),
     ("TD102", "needs 1.30 or later", {"server_version": "v1.29.4"}),
     ("TD102", "of an unknown version", {"server_version": ""}),
-    ("TD102", "tested with versions up to 1.36", {"server_version": "v1.37.0"}),
+    ("TD102", "tested with versions up to 1.37", {"server_version": "v1.38.0"}),
     (
         "TD103",
         "it is of version 0.0.1",
