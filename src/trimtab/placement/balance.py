@@ -39,12 +39,12 @@ class NodeResourcesBalancedAllocation:
         requests, nodes = requests_of(cycle), cycle.snapshot.nodes
         if not any(requests.amounts.get(resource.name) for resource in self._resources):
             return None
-        raw = nodes.kept(self, requests, lambda more: self._made_even(Occupancy(nodes, requests, more)))
+        raw = nodes.kept(self, requests, lambda rows, more: self._made_even(Occupancy(nodes, requests, rows, more)))
         return Scores(raw, raw)
 
     def _made_even(self, occupancy: Occupancy) -> IntColumn:
         in_use = uses(occupancy, self._resources, occupancy.requests.amounts, assumed=False)
-        length = len(occupancy.nodes)
+        length = len(occupancy.pods)
         divisors = [use.divisor.astype(np.float64) for use in in_use]
         raw = _evenness(in_use, [use.used + use.requested for use in in_use], divisors, length)
         raw -= _evenness(in_use, [use.used for use in in_use], divisors, length)

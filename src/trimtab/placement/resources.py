@@ -25,6 +25,7 @@ from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, Codes, Cycle, P
 from trimtab.placement.hints import HintContext, Hints, hint
 from trimtab.placement.utilization import Occupancy, Use, is_counted, is_extended, uses, weighed
 from trimtab.snapshot.columns import IntColumn, Mask
+from trimtab.snapshot.kept import ALL
 from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Requests, amounts
 
 Scorer = Callable[[list[Use]], IntColumn]
@@ -56,18 +57,22 @@ class NodeResourcesFit:
     def filter(self, cycle: Cycle) -> Refusals:
         """The nodes that have too little left of something, pods included; each with all its reasons."""
         nodes, requests = cycle.snapshot.nodes, requests_of(cycle)
-        codes = nodes.kept((self, "filter"), requests, lambda more: self._codes(Occupancy(nodes, requests, more)))
-        return Refusals(codes, tuple(self._reasons(Occupancy(nodes, requests, 0))) if codes.any() else ())
+        codes = nodes.kept(
+            (self, "filter"), requests, lambda rows, more: self._codes(Occupancy(nodes, requests, rows, more))
+        )
+        return Refusals(codes, tuple(self._reasons(Occupancy(nodes, requests, ALL, 0))) if codes.any() else ())
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores:  # noqa: ARG002 – nodes are scored independently
         """The strategy's score of each node."""
         nodes, requests = cycle.snapshot.nodes, requests_of(cycle)
-        raw = nodes.kept((self, "score"), requests, lambda more: self._scored(Occupancy(nodes, requests, more)))
+        raw = nodes.kept(
+            (self, "score"), requests, lambda rows, more: self._scored(Occupancy(nodes, requests, rows, more))
+        )
         return Scores(raw, raw)
 
     def _scored(self, occupancy: Occupancy) -> IntColumn:
         in_use = uses(occupancy, self._resources, _scored_amounts(occupancy.requests), assumed=True)
-        return self._scorer(in_use) if in_use else np.zeros(len(occupancy.nodes), dtype=np.int64)
+        return self._scorer(in_use) if in_use else np.zeros_like(occupancy.pods)
 
     def _codes(self, occupancy: Occupancy) -> Codes:
         codes: Codes = _is_full(occupancy).astype(np.int8)

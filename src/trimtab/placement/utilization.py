@@ -12,6 +12,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import ResourceSpec
 from trimtab.api.selectors import is_key
 from trimtab.snapshot.columns import IntColumn, Mask
+from trimtab.snapshot.kept import Selection
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Requests
 
@@ -25,7 +26,7 @@ _QUOTA = "requests."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """One resource on all nodes: capacity, the amount in use, and the amount that a pod would add.
+    """One resource on some nodes: capacity, the amount in use, and the amount that a pod would add.
 
     `counted` are the nodes whose capacity is not 0; None means all.
     """
@@ -44,35 +45,36 @@ class Use:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupancy:
-    """All nodes, with so many more pods of a template than they have."""
+    """Some nodes, with so many more pods of a template than they have."""
 
     nodes: NodeTable
     requests: Requests
+    rows: Selection
     more: IntColumn | int
 
     @property
     def pods(self) -> IntColumn:
         """The number of pods on each node."""
-        return self._after(self.nodes.pods, 1)
+        return self._after(self.nodes.pods[self.rows], 1)
 
     def capacity(self, name: str) -> IntColumn:
         """The capacity of each node for a resource."""
         column = self.nodes.resources.get(name)
-        return np.zeros_like(self.nodes.pods) if column is None else self.nodes.allocatable[:, column]
+        return np.zeros_like(self.pods) if column is None else self.nodes.allocatable[self.rows, column]
 
     def requested(self, name: str) -> IntColumn:
         """The amount of a resource that the pods of each node request."""
         column = self.nodes.resources.get(name)
         if column is None:
-            return np.zeros_like(self.nodes.pods)
-        return self._after(self.nodes.requested[:, column], self.requests.amounts.get(name, 0))
+            return np.zeros_like(self.pods)
+        return self._after(self.nodes.requested[self.rows, column], self.requests.amounts.get(name, 0))
 
     def assumed(self, name: str) -> IntColumn:
         """As `requested`, with assumed amounts of CPU and memory for containers without a request."""
         if name not in (CPU, MEMORY):
             return self.requested(name)
         amount = self.requests.assumed_cpu if name == CPU else self.requests.assumed_memory
-        return self._after(self.nodes.assumed[:, self.nodes.resources[name]], amount)
+        return self._after(self.nodes.assumed[self.rows, self.nodes.resources[name]], amount)
 
     def _after(self, present: IntColumn, amount: int) -> IntColumn:
         return present if isinstance(self.more, int) and not self.more else present + self.more * amount

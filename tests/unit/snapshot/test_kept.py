@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trimtab.api.pods import Pod
 from trimtab.snapshot import Snapshot, kept
 from trimtab.snapshot.columns import IntColumn
+from trimtab.snapshot.kept import Selection
 from trimtab.snapshot.requests import Requests
 from trimtab.testing.builders import node, pod
 
@@ -15,16 +15,20 @@ SIZE = 10
 
 
 class Counting:
-    """Computes the CPUs that are requested on each node, and counts its calls."""
+    """Computes the number of pods on each node, and counts its calls for all nodes and for some."""
 
     def __init__(self, view: Snapshot) -> None:
         self.view = view
-        self.calls = 0
+        self.of_all = 0
+        self.of_some: list[int] = []
 
-    def __call__(self, more: IntColumn | int) -> IntColumn:
-        """The number of CPUs, of which a pod of the template requests one."""
-        self.calls += 1
-        return self.view.nodes.requested[:, 0] // 1000 + more
+    def __call__(self, rows: Selection, more: IntColumn | int) -> IntColumn:
+        """The number of pods."""
+        if isinstance(rows, slice):
+            self.of_all += 1
+        else:
+            self.of_some += rows.tolist()
+        return self.view.nodes.pods[rows] + more
 
 
 @pytest.fixture
@@ -59,41 +63,21 @@ def test_pods_of_the_template_are_counted_without_computing(view: Snapshot) -> N
     for number in range(SIZE):
         assign(view, f"web-{number}", number)
         assert counts(view, compute) == [1] * (number + 1) + [0] * (SIZE - number - 1)
-    assert compute.calls == 2
+    assert (compute.of_all, compute.of_some) == (2, [])
 
 
-def test_several_pods_at_once_and_several_on_a_node(view: Snapshot) -> None:
-    """A level is computed for nodes that have reached different ones."""
-    compute = Counting(view)
-    counts(view, compute)
-    for number, at in enumerate((1, 1, 2, 5, 1)):
-        assign(view, f"web-{number}", at)
-    assert counts(view, compute) == [0, 3, 1, 0, 0, 1, 0, 0, 0, 0]
-    assign(view, "last", 2)
-    assert counts(view, compute) == [0, 3, 2, 0, 0, 1, 0, 0, 0, 0]
-    assert compute.calls == 4
-
-
-@pytest.mark.parametrize("change", ["another pod", "a pod of before is deleted", "a node"])
-def test_everything_is_computed_again_after_other_changes(view: Snapshot, change: str) -> None:
-    """Whether the nodes had pods of the template since, or not."""
+def test_other_changes_are_computed_again_for_their_nodes(view: Snapshot) -> None:
+    """A pod of another template, a deleted pod that was there before, and a changed node."""
     assign(view, "before", 5)
     compute = Counting(view)
     counts(view, compute)
-    for name, at in (("web", 5), ("web-1", 1), ("web-2", 1)):
-        assign(view, name, at)
+    assign(view, "other", 3, cpu="2")
+    assert counts(view, compute)[3] == 1
+    view.drop(type(pod("before").build()), "default", "before")
+    assert counts(view, compute)[5] == 0
+    view.put(node("n7").build())
     counts(view, compute)
-    before = compute.calls
-    match change:
-        case "another pod":
-            assign(view, "other", 5, cpu="2")
-        case "a node":
-            view.put(node("n5", disk="ssd").build())
-        case _:
-            view.drop(Pod, "default", "before")
-            view.drop(Pod, "default", "web")
-    assert counts(view, compute)[5] == {"another pod": 4, "a node": 2}.get(change, 0)
-    assert compute.calls == before + 1
+    assert (compute.of_all, compute.of_some) == (1, [3, 5, 7])
 
 
 def test_a_pod_that_leaves_again_takes_a_level_back(view: Snapshot) -> None:
@@ -102,22 +86,29 @@ def test_a_pod_that_leaves_again_takes_a_level_back(view: Snapshot) -> None:
     counts(view, compute)
     assign(view, "web", 4)
     assert counts(view, compute)[4] == 1
-    view.drop(Pod, "default", "web")
+    view.drop(type(pod("web").build()), "default", "web")
     assert counts(view, compute)[4] == 0
-    assert compute.calls == 2
+    assert compute.of_some == []
+
+
+def test_pods_of_several_templates_on_one_node(view: Snapshot) -> None:
+    """The levels of a node that got a pod of another template count from there on."""
+    compute = Counting(view)
+    for number in range(1, 5):
+        assign(view, f"web-{number}", 2)
+        assert counts(view, compute)[2] == 2 * number - 1
+        assign(view, f"other-{number}", 2, cpu="2")
+        assert counts(view, compute)[2] == 2 * number
 
 
 def test_the_number_of_levels_is_limited(view: Snapshot) -> None:
-    """They begin again with a node that gets more pods of the template than that."""
+    """A node with more pods of the template than that is computed again."""
     compute = Counting(view)
-    for number in range(kept.MAX_LEVELS + 1):
-        assert counts(view, compute)[6] == number
+    for number in range(20):
         assign(view, f"web-{number}", 6)
-    assert compute.calls == kept.MAX_LEVELS + 1
-    view.drop(Pod, "default", f"web-{kept.MAX_LEVELS}")
-    assign(view, "other-node", 3)
-    assert counts(view, compute)[3] == 1
-    assert compute.calls == kept.MAX_LEVELS + 2
+        assert counts(view, compute)[6] == number + 1
+    assert compute.of_all == kept.MAX_LEVELS
+    assert set(compute.of_some) == {6}
 
 
 def test_everything_is_computed_again_where_changes_are_forgotten(
@@ -130,7 +121,7 @@ def test_everything_is_computed_again_where_changes_are_forgotten(
     for number in range(SIZE):
         assign(view, f"web-{number}", number)
     assert counts(view, compute) == [1] * SIZE
-    assert compute.calls == 2
+    assert (compute.of_all, compute.of_some) == (2, [])
 
 
 def test_values_of_a_decision_do_not_change_later(view: Snapshot) -> None:
@@ -145,13 +136,11 @@ def test_values_of_a_decision_do_not_change_later(view: Snapshot) -> None:
 
 
 def test_new_nodes_are_included(view: Snapshot) -> None:
-    """Also those that a pod names before they are observed."""
+    """The table may grow."""
     compute = Counting(view)
     counts(view, compute)
     view.put(node("new").build())
     assert counts(view, compute) == [0] * (SIZE + 1)
-    view.assume(pod("early").requests(cpu="1").build(), "unseen")
-    assert counts(view, compute) == [0] * (SIZE + 1) + [1]
 
 
 def test_the_least_recently_used_values_are_dropped(view: Snapshot) -> None:
@@ -161,8 +150,8 @@ def test_the_least_recently_used_values_are_dropped(view: Snapshot) -> None:
         counts(view, compute, f"{number}m")
     counts(view, compute, "0m")
     counts(view, compute, "100m")
-    assert compute.calls == 25
+    assert compute.of_all == 25
     counts(view, compute, "0m")
-    assert compute.calls == 25
+    assert compute.of_all == 25
     counts(view, compute, "1m")
-    assert compute.calls == 26
+    assert compute.of_all == 26
