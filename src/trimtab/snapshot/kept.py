@@ -29,8 +29,8 @@ Values = npt.NDArray[Any]
 Compute = Callable[[Selection, IntColumn | int], Values]
 """Computes the values of some rows, each from its row alone, with so many more pods of the template than there are."""
 
-MAX_CHANGES = 4096
-"""How many changes are remembered."""
+MAX_CHANGES = 128
+"""How many changes are remembered: after many, computing all rows again takes no longer than going through them."""
 MAX_LEVELS = 8
 """How many levels are kept: a node that gets more pods of the template is computed again."""
 
@@ -73,17 +73,20 @@ class _Entry:
     __slots__ = ("_levels", "_steps", "upto", "values")
 
     def __init__(self, values: Values, upto: int) -> None:
+        values.flags.writeable = False
         self.values = values
         """The current values, read-only: decisions keep them."""
         self.upto = upto
         """The number of changes that they include."""
-        self._levels = [values.copy()]
-        self._steps: SmallColumn = np.zeros(len(values), dtype=np.int32)
+        self._levels: list[Values] = []
+        """Empty until the first update: many templates have a single pod."""
+        self._steps: SmallColumn = np.zeros(0, dtype=np.int32)
         """The level that each row has reached."""
-        self._seal(values)
 
     def update(self, changes: Iterable[Change], requests: Requests, compute: Compute) -> None:
         """Include more changes."""
+        if not self._levels:
+            self._levels, self._steps = [self.values.copy()], np.zeros(len(self.values), dtype=np.int32)
         stale: set[int] = set()
         rows: set[int] = set()
         for change in changes:
@@ -98,22 +101,21 @@ class _Entry:
         values = self.values.copy()
         for row in rows:
             values[row] = self._level(self._steps.item(row), compute)[row]
-        self._seal(values)
+        values.flags.writeable = False
+        self.values = values
 
     def _restart(self, rows: IntColumn, compute: Compute) -> None:
         """Compute some rows again; their levels count from their present state on."""
         self._steps[rows] = 0
-        for number, level in enumerate(self._levels):
-            level[rows] = compute(rows, number)
+        count = len(self._levels)
+        values = compute(np.tile(rows, count), np.repeat(np.arange(count), len(rows)))
+        for level, of_level in zip(self._levels, values.reshape(count, -1), strict=True):
+            level[rows] = of_level
 
     def _level(self, number: int, compute: Compute) -> Values:
         while len(self._levels) <= number:
             self._levels.append(compute(ALL, len(self._levels) - self._steps.astype(np.int64)))
         return self._levels[number]
-
-    def _seal(self, values: Values) -> None:
-        values.flags.writeable = False
-        self.values = values
 
 
 class KeptValues:

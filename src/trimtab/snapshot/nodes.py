@@ -28,7 +28,7 @@ T = TypeVar("T")
 _LIMIT = 2**63
 _MASKS_KEPT = 512
 _VALUES_KEPT = 24
-"""Three for each template of pods; at 5,000 nodes about 3 MB."""
+"""Three for each template of pods; at 5,000 nodes about 4 MB."""
 _IMAGES_KEPT = 512
 
 

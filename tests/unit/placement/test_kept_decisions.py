@@ -18,7 +18,7 @@ from trimtab.placement.decisions import Decision
 from trimtab.placement.engine import place
 from trimtab.placement.profiles import Profile, default_profile, profiles
 from trimtab.snapshot import Snapshot, kept
-from trimtab.testing.builders import pod
+from trimtab.testing.builders import PodBuilder, node, pod
 
 FIELDS = ("initContainers", "overhead", "resources", "tolerations", "nodeSelector")
 SHAPE = [{"utilization": 0, "score": 10}, {"utilization": 60, "score": 2}, {"utilization": 100, "score": 0}]
@@ -56,16 +56,29 @@ def facts(decision: Decision) -> Any:
 
 
 def templates() -> list[Pod]:
-    """Pods of which many are placed: with and without constraints, requests and huge requests."""
-    web = pod("web").labels(app="web")
+    """Pods of which many are placed: with and without constraints and requests, one of them with a huge one."""
     made = [
-        web.requests(cpu="10m", memory="16Mi"),
-        web.requests(cpu="10m", memory="16Mi").spread("zone", hard=False).spread("host", hard=False),
-        web.requests(cpu="500m").spread("zone"),
-        web.requests(memory="7Ei"),
-        web,
+        web().requests(cpu="300m", memory="1Gi"),
+        web().requests(cpu="1", memory="512Mi").spread("zone", hard=False).spread("host", hard=False),
+        web().requests(memory="7Ei"),
+        web(),
     ]
-    return [each.build() for each in made] + list(many_pods(*FIELDS, placed=False)[:20])
+    return [each.build() for each in made]
+
+
+def web() -> PodBuilder:
+    """A pod of a workload."""
+    return pod("web").labels(app="web")
+
+
+def roomy_nodes() -> list[Node]:
+    """Nodes of three sizes, several of each name."""
+    sizes = ({"cpu": "4", "memory": "8Gi"}, {"cpu": "8", "memory": "16Gi"}, {"cpu": "2", "memory": "8Ei"})
+    return [
+        node(name, zone=f"z{number % 2}").allocatable(pods="20", **size).build()
+        for number, name in enumerate(NAMES)
+        for size in sizes
+    ]
 
 
 def renamed(template: Pod, name: str) -> Pod:
@@ -102,17 +115,22 @@ def steps() -> st.SearchStrategy[Step]:
     """A change of the cluster, or placing pods of one template."""
     times, seeds = st.integers(1, kept.MAX_LEVELS + 3), st.integers(0, 3)
     places = st.builds(placing, st.sampled_from(templates()), st.sampled_from(PROFILES), times, seeds)
+    nodes, pods = st.sampled_from((*roomy_nodes(), *many_nodes()[:6])), many_pods(*FIELDS, placed=True)
     others = (
-        st.builds(lambda a_node: lambda view: view.put(a_node), st.sampled_from(many_nodes())),
+        st.builds(lambda a_node: lambda view: view.put(a_node), nodes),
         st.builds(lambda name: lambda view: view.drop(Node, "", name), st.sampled_from(NAMES)),
-        st.builds(lambda a_pod: lambda view: view.put(a_pod), st.sampled_from(many_pods(*FIELDS, placed=True))),
+        st.builds(lambda a_pod: lambda view: view.put(a_pod), st.sampled_from(pods)),
         st.builds(deleting, st.integers(0, 50)),
+        st.builds(deleting, st.just(-1)),
     )
-    return st.one_of(places, places, *others)
+    return st.one_of(places, places, places, *others)
 
 
-@settings(deadline=None, max_examples=50)
-@given(nodes=st.lists(st.sampled_from(many_nodes()), max_size=6), run=st.lists(steps(), min_size=2, max_size=12))
+@settings(deadline=None, max_examples=40)
+@given(
+    nodes=st.lists(st.sampled_from(roomy_nodes()), min_size=2, max_size=6),
+    run=st.lists(steps(), min_size=3, max_size=12),
+)
 def test_kept_values_do_not_change_decisions(nodes: list[Node], run: list[Step]) -> None:
     """Whatever happens between them: the snapshot's copy keeps nothing, and decides the same."""
     view = Snapshot()
