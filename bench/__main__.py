@@ -34,6 +34,8 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "snapshot-memory": events.snapshot_memory,
     "cache-memory-50k": caches.memory,
     "cache-listing-50k": caches.listing,
+    "cache-pauses-50k": caches.pauses,
+    "cache-changes-50k": caches.changes,
     "spread-5k": placement.spread_5k,
     "place-5k": placement.place_5k,
     "place-many-5k": placement.place_many_5k,

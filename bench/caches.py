@@ -1,7 +1,8 @@
-"""The memory and time of a process that watches all pods: an informer and a snapshot of 50,000 realistic pods.
+"""What a process that watches all pods costs: an informer and a snapshot of 50,000 realistic pods.
 
-The process is a child of this one. It also makes the pages that it reads, one at a time; memory that this leaves
-behind, and that is not used again, counts.
+The process is a child of this one, which makes the pages and events that the child reads: what making them takes and
+leaves behind does not count. A task of the child wakes up every millisecond; the processor time that its thread has
+used since is how long everything else in the process would have had to wait, on a machine that has nothing else to do.
 """
 
 from __future__ import annotations
@@ -10,102 +11,124 @@ import asyncio
 import functools
 import json
 import multiprocessing
+import os
 import random
+import socket
+import struct
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from bench.figures import Figure, calibration
 from bench.realistic_pods import node_names, realistic_pod
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE, Node, NodeStatus
 from trimtab.api.pods import Pod
-from trimtab.kube.client import Client
-from trimtab.kube.informers import Informer
-from trimtab.kube.processes import collect_less_often
+from trimtab.kube.caches import Caches
+from trimtab.kube.client import PAGE, Client
+from trimtab.kube.processes import collect_less_often, return_large_buffers
 from trimtab.kube.stores import by_controller
-from trimtab.kube.transport import Request, Response, Stream
+from trimtab.kube.transport import Request, Response
 from trimtab.snapshot import Snapshot
 
 PODS = 50_000
 NODES = 5_000
 SETS = 500
+EVENTS = 10_000
+_CHANGED = 2_000
 _KIBIBYTE = 1024
 _LIMIT = 1.5
+_LONGEST_PAUSE = 50.0
+_RATE = 2_000
+_TICK = 0.001
+_BUFFER = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What the child reports."""
+
+    resident: int
+    """Bytes that the pods add to its memory."""
+    listing: float
+    """Seconds of CPU until the list is complete."""
+    events: float
+    """Seconds of CPU for all events."""
+    pause: float
+    longest: float
+    """How long the task waited, in milliseconds: 99.9 % of its turns, and the worst; while pods were listed."""
 
 
 def memory() -> Figure:
     """Resident KiB a pod of the child; the calibration is the limit."""
-    resident, _ = _measured()
-    return Figure(resident / PODS / _KIBIBYTE, "KiB/pod", _LIMIT, f"≤ 1 ({_LIMIT} KiB a pod)")
+    return Figure(_measured().resident / PODS / _KIBIBYTE, "KiB/pod", _LIMIT, f"≤ 1 ({_LIMIT} KiB a pod)")
 
 
 def listing() -> Figure:
     """CPU of the child to decode, store and count one pod of a list; the calibration is the common one."""
-    _, seconds = _measured()
-    return Figure(seconds / PODS * 1e3, "ms", calibration() * 1e3)
+    return Figure(_measured().listing / PODS * 1e3, "ms", calibration() * 1e3)
+
+
+def pauses() -> Figure:
+    """How long other tasks wait while pods are listed: 99.9 % of all turns; the calibration is the limit."""
+    measured = _measured()
+    limit = f"≤ 1 ({_LONGEST_PAUSE:.0f} ms; longest {measured.longest:.0f})"
+    return Figure(measured.pause, "ms", _LONGEST_PAUSE, limit)
+
+
+def changes() -> Figure:
+    """CPU of the child for one changed pod, while it has all the others; the calibration is half a core."""
+    half = 0.5 / _RATE * 1e3
+    return Figure(_measured().events / EVENTS * 1e3, "ms", half, f"≤ 1 ({_RATE} a second on half a core)")
 
 
 @functools.cache
-def _measured() -> tuple[int, float]:
+def _measured() -> _Measured:
+    return measure(_follow)
+
+
+def measure(follow: Callable[[Client], Any], pods: int = PODS) -> _Measured:
+    """What a process costs that follows pods in this way."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_child, args=(theirs,), daemon=True)
+    process = context.Process(target=_child, args=(theirs, follow), daemon=True)
     process.start()
-    result: tuple[int, float] = ours.recv()
+    _serve(ours, pods)
+    result: _Measured = ours.recv()
     process.join()
     return result
 
 
-def _child(pipe: Connection) -> None:
-    collect_less_often()
-    pipe.send(asyncio.run(_list()))
+# --- the server, in this process -------------------------------------------------------------------------------------
 
 
-async def _list() -> tuple[int, float]:
-    """The bytes that the pods add to the resident memory, and the seconds of CPU without making the pages."""
-    snapshot, pages = _nodes(), _Pages()
-    informer = Informer(Client(pages), Pod, indexes={"controller": by_controller})
-    informer.subscribe(added=snapshot.put, updated=lambda _, new: snapshot.put(new))
-    before, started = _resident(), time.process_time()
-    running = asyncio.ensure_future(informer.run())
-    await informer.wait_synced()
-    seconds = time.process_time() - started - pages.seconds
-    used = _resident() - before
-    running.cancel()
-    if len(informer.store) != PODS:
-        raise RuntimeError(f"the informer has {len(informer.store)} pods")
-    return used, seconds
+def _serve(pipe: Connection, pods: int) -> None:
+    """Send the pages of the list, then all events at once."""
+    rng, changed = random.Random(5), list[dict[str, Any]]()
+    for start in range(0, pods, PAGE):
+        numbers = range(start, min(start + PAGE, pods))
+        items = [realistic_pod(rng, _in_order(number), nodes=NODES, sets=SETS) for number in numbers]
+        metadata = {"resourceVersion": "9000000", "continue": "next" if numbers.stop < pods else ""}
+        pipe.send_bytes(_encoded({"metadata": metadata, "items": items}))
+        changed += items[:: pods // _CHANGED]
+    for number in range(EVENTS):
+        pipe.send_bytes(_encoded(_event(changed[number % len(changed)], number)) + b"\n")
+    pipe.send_bytes(b"")
 
 
-class _Pages:
-    """A transport that lists pods, page by page, and watches without an event."""
+def _event(tree: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """A container of the pod has started once more."""
+    statuses = [{**each, "restartCount": number // _CHANGED} for each in tree["status"]["containerStatuses"]]
+    metadata = {**tree["metadata"], "resourceVersion": str(9_000_001 + number)}
+    changed = {**tree, "metadata": metadata, "status": {**tree["status"], "containerStatuses": statuses}}
+    return {"type": "MODIFIED", "object": changed}
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        """CPU that making the pages has taken."""
-        self._rng = random.Random(5)
-        self._made = 0
 
-    async def send(self, request: Request) -> Response:
-        """The next page."""
-        started = time.process_time()
-        numbers = range(self._made, min(self._made + int(dict(request.params)["limit"]), PODS))
-        self._made = numbers.stop
-        items = [realistic_pod(self._rng, _in_order(number), nodes=NODES, sets=SETS) for number in numbers]
-        metadata = {"resourceVersion": "9000000", "continue": "next" if self._made < PODS else ""}
-        body = json.dumps({"metadata": metadata, "items": items}, separators=(",", ":")).encode()
-        del items
-        self.seconds += time.process_time() - started
-        return Response(200, {}, body)
-
-    async def stream(self, request: Request) -> Stream:
-        """A watch that never answers."""
-        await asyncio.Event().wait()
-        raise RuntimeError(request.call)
-
-    async def close(self) -> None:
-        """There is nothing to close."""
+def _encoded(tree: Mapping[str, Any]) -> bytes:
+    return json.dumps(tree, separators=(",", ":")).encode()
 
 
 def _in_order(place: int) -> int:
@@ -114,7 +137,104 @@ def _in_order(place: int) -> int:
     return place % size * SETS + place // size
 
 
-def _nodes() -> Snapshot:
+# --- the process that watches ----------------------------------------------------------------------------------------
+
+
+def _child(pipe: Connection, follow: Callable[[Client], Any]) -> None:
+    collect_less_often()
+    return_large_buffers()
+    measured = asyncio.run(_list_and_watch(pipe, follow))
+    os.set_blocking(pipe.fileno(), True)
+    pipe.send(measured)
+
+
+async def _list_and_watch(pipe: Connection, follow: Callable[[Client], Any]) -> _Measured:
+    server = _Pages(await _reader(pipe))
+    cache = follow(Client(server))
+    late: list[float] = []
+    ticking = asyncio.ensure_future(_tick(server.busy, late))
+    before, started = _resident(), time.thread_time()
+    running = asyncio.ensure_future(cache.run())
+    await cache.wait_synced()
+    listing, resident = time.thread_time() - started, _resident() - before
+    ticking.cancel()
+    started = time.thread_time()
+    server.watched.set()
+    await server.ended.wait()
+    events = time.thread_time() - started
+    running.cancel()
+    if cache.version != str(9_000_000 + EVENTS):
+        raise RuntimeError(f"the cache has {len(cache.store)} pods at version {cache.version}")
+    late.sort()
+    return _Measured(resident, listing, events, late[int(len(late) * 0.999)] * 1e3, late[-1] * 1e3)
+
+
+async def _reader(pipe: Connection) -> asyncio.StreamReader:
+    """The pipe as a client reads a connection."""
+    reader = asyncio.StreamReader(limit=_BUFFER)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), socket.socket(fileno=os.dup(pipe.fileno()))
+    )
+    return reader
+
+
+async def _tick(busy: asyncio.Event, late: list[float]) -> None:
+    while True:
+        await busy.wait()
+        started = time.thread_time()
+        await asyncio.sleep(_TICK)
+        late.append(time.thread_time() - started)
+
+
+class _Pages:
+    """A transport that lists pods and watches them, as the other process sends them."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    def __init__(self, pipe: asyncio.StreamReader) -> None:
+        self.busy = asyncio.Event()
+        """Set while a page is handled."""
+        self.watched, self.ended = asyncio.Event(), asyncio.Event()
+        self._pipe = pipe
+
+    async def send(self, request: Request) -> Response:  # noqa: ARG002 - all are for the next page
+        """The next page."""
+        self.busy.clear()
+        body = await self._received()
+        self.busy.set()
+        return Response(200, {}, body)
+
+    async def stream(self, request: Request) -> _Pages:  # noqa: ARG002 - as above
+        """The watch, once it may begin."""
+        await self.watched.wait()
+        return self
+
+    async def read(self) -> bytes:
+        """The next event."""
+        received = await self._received()
+        if not received:
+            self.ended.set()
+            await asyncio.Event().wait()
+        return received
+
+    async def _received(self) -> bytes:
+        """What `Connection.send_bytes` sent."""
+        (size,) = struct.unpack("!i", await self._pipe.readexactly(4))
+        return await self._pipe.readexactly(size)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def _follow(client: Client) -> Any:
+    """The pods with one index, in a snapshot with their nodes."""
+    caches = Caches(client, nodes(), (Pod,))
+    return caches.open(Pod, {"controller": by_controller})
+
+
+def nodes() -> Snapshot:
+    """A snapshot of the nodes that the pods are on."""
     snapshot = Snapshot()
     for number, name in enumerate(node_names(NODES)):
         labels = {HOSTNAME: name, ZONE: f"zone-{number % 3}"}

@@ -79,6 +79,7 @@ class SubsetProcesses:
         client = self.client
         view = View(client)
         simulation = Simulation(view, client.clock)
+        simulation.follow()
         subsets = SubsetHooks(
             client,
             simulate=simulation,

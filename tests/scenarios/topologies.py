@@ -135,6 +135,7 @@ class SubsetCluster(TopologyCluster):
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         topologies = TopologyView(client, rng=random.Random(10))
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
+        simulation.follow()
         subsets = SubsetHooks(
             client,
             simulate=simulation,

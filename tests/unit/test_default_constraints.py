@@ -167,8 +167,8 @@ async def test_placement_simulation_and_planning_name_the_same_constraints(
         wanted = placed_by(serving, incoming, snapshot)
 
         topologies = admission._Topologies(dependencies)  # noqa: SLF001 - as `component` builds it
-        topologies.simulation.snapshot = snapshot
-        topologies.simulation(codec.to_tree(incoming), "default")
+        topologies.simulation.simulation.snapshot = snapshot
+        topologies.simulation.simulation(codec.to_tree(incoming), "default")
         assert simulated.pop() == wanted, f"the simulation, seed {seed}"
 
         template = Document({"spec": {"schedulerName": name}})

@@ -11,7 +11,6 @@ where a network plugin records what it did. They are different for each pod, and
 
 from __future__ import annotations
 
-import copy
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -45,14 +44,17 @@ _OWN_METADATA = ("name", "uid", "resource_version", "creation_timestamp", "delet
 
 _pack = msgspec.msgpack.Encoder().encode
 _set = msgspec.structs.force_setattr
+_copy: Callable[[Any], Any] = operator.methodcaller("__copy__")
 
 
 class PodPool:
     """Keeps one copy of the parts that pods have in common."""
 
-    __slots__ = ("_annotations", "_metadata", "_specs", "_statuses")
+    __slots__ = ("_annotations", "_latest", "_metadata", "_specs", "_statuses")
 
     def __init__(self) -> None:
+        self._latest: Pod | None = None
+        """The pod that was adopted last: an informer's pod is put into several snapshots."""
         self._specs = _Part(PodSpec, _OWN_SPEC, "containers")
         self._statuses = _Part(PodStatus, _OWN_STATUS, "container_statuses")
         self._metadata = _Part(ObjectMeta, _OWN_METADATA, "labels")
@@ -64,6 +66,8 @@ class PodPool:
 
     def adopt(self, pod: Pod) -> Pod:
         """Replace parts of the pod by equal ones of the pool. The pod's value does not change."""
+        if pod is self._latest:
+            return pod
         spec = self._specs.adopted(pod.spec)
         if spec is not pod.spec:
             _set(spec, "node_name", sys.intern(spec.node_name))
@@ -75,6 +79,7 @@ class PodPool:
         if metadata is not pod.metadata:
             _set(metadata, "annotations", self._shared(metadata.annotations))
             _set(pod, "metadata", metadata)
+        self._latest = pod
         return pod
 
     def _shared(self, annotations: Mapping[str, str]) -> Mapping[str, str]:
@@ -117,7 +122,7 @@ class _Part:
         if known is part:
             self._by_main[main] = part
             return part
-        adopted: S = copy.copy(known)
+        adopted: S = _copy(known)
         for field, value in zip(self._own, self._own_values(part), strict=True):
             _set(adopted, field, value)
         return adopted
@@ -134,21 +139,23 @@ def trim(pod: Pod) -> Pod:
     """Remove from the pod what nothing reads. Only for pods that are kept, and only before others have them."""
     conditions = pod.status.conditions
     if conditions:
-        _set(pod.status, "conditions", tuple(_interned(each) for each in conditions if _is_read(each)))
+        _set(pod.status, "conditions", tuple([_interned(each) for each in conditions if _is_read(each)]))
     annotations = pod.metadata.annotations
-    if any(name.startswith(UNREAD_ANNOTATIONS) for name in annotations):
-        kept = {name: text for name, text in annotations.items() if not name.startswith(UNREAD_ANNOTATIONS)}
-        _set(pod.metadata, "annotations", kept)
+    unread = [name for name in annotations if name.startswith(UNREAD_ANNOTATIONS)]
+    if unread:
+        _set(pod.metadata, "annotations", {name: annotations[name] for name in annotations if name not in unread})
     return pod
 
 
 def _is_read(condition: PodCondition) -> bool:
     kind = condition.type
-    return kind not in UNREAD_CONDITIONS and not (kind == "PodScheduled" and condition.status == "True")
+    return kind not in UNREAD_CONDITIONS and (kind != "PodScheduled" or condition.status != "True")
 
 
 def _interned(condition: PodCondition) -> PodCondition:
     """The condition with the same strings as all others of its type."""
-    for field in ("type", "status", "reason"):
-        _set(condition, field, sys.intern(getattr(condition, field)))
+    _set(condition, "type", sys.intern(condition.type))
+    _set(condition, "status", sys.intern(condition.status))
+    if condition.reason:
+        _set(condition, "reason", sys.intern(condition.reason))
     return condition

@@ -62,9 +62,11 @@ def format_nano(ns: int) -> str:
 
 def to_ns(moment: datetime) -> int:
     """Convert exactly; a datetime without an offset raises InvalidError, because it depends on the machine."""
-    if moment.utcoffset() is None:
-        raise InvalidError("", f"{moment.isoformat()} has no time zone")
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+    try:
+        since = moment - _EPOCH
+    except TypeError:
+        raise InvalidError("", f"{moment.isoformat()} has no time zone") from None
+    return (since.days * 86_400 + since.seconds) * _SECOND + since.microseconds * 1000
 
 
 def from_ns(ns: int) -> datetime:

@@ -47,7 +47,7 @@ from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
-from trimtab.unitedtopology.admission.simulation import Simulation
+from trimtab.unitedtopology.admission.simulation import Simulation, SimulationOnDemand
 from trimtab.unitedtopology.levels import Levels
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab.unitedtopology.readiness import evaluator
@@ -179,7 +179,8 @@ class _Topologies:
         self.view = TopologyView(client, owners=owners, caches=dependencies.caches)
         self.services = dependencies.caches.open(Service)
         known = schedulers(dependencies.configuration)
-        self.simulation = Simulation(self.view, client.clock, profile_of=known.profile, services=self.services)
+        simulation = Simulation(self.view, client.clock, profile_of=known.profile, services=self.services)
+        self.simulation = SimulationOnDemand(simulation, self.view.topologies)
         self.subsets = SubsetHooks(
             client,
             simulate=self.simulation,
@@ -201,7 +202,12 @@ class _Topologies:
     @property
     def parts(self) -> dict[str, Component]:
         """The components that have to run."""
-        return {"subsets": self.subsets, "topologies": self.view, "services": CacheGroup((self.services,))}
+        return {
+            "subsets": self.subsets,
+            "topologies": self.view,
+            "services": CacheGroup((self.services,)),
+            "simulation": self.simulation,
+        }
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:

@@ -83,9 +83,11 @@ COMPONENTS: Mapping[str, Callable[[Dependencies], Component]] = {
 
 def check(configuration: TrimtabConfiguration) -> None:
     """Raise InvalidError if the configuration is invalid."""
-    from trimtab.app import dashboard, pod_webhook, scheduling
+    from trimtab.app import pod_webhook, scheduling
 
     if "dashboard" in configuration.components:
+        from trimtab.app import dashboard
+
         dashboard.check(configuration)
     scheduling.schedulers(configuration)
     pod_webhook.rules(configuration)

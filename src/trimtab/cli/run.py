@@ -58,7 +58,13 @@ Examples:
 def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_check: bool, **flags: object) -> None:
     """Run Trimtab against a cluster until it is stopped. Options override the file."""
     from trimtab import app
-    from trimtab.kube.processes import collect_less_often, prefer_event_loop, set_up_logs, until_stopped
+    from trimtab.kube.processes import (
+        collect_less_often,
+        prefer_event_loop,
+        return_large_buffers,
+        set_up_logs,
+        until_stopped,
+    )
 
     configuration = configured(config_file, flags)
     if only_check:
@@ -67,6 +73,7 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
         return
     set_up_logs(configuration.logs.format, configuration.logs.level)
     collect_less_often()
+    return_large_buffers()
     prefer_event_loop()
     again = None if config_file is None else partial(configured, config_file, flags)
     asyncio.run(until_stopped(app.App(app.Settings(configuration, kubeconfig, context, again)).run))

@@ -28,6 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from trimtab.api.pooling import PodPool
 from trimtab.kube.client import Client, Kind
 from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Handler, Informer
@@ -39,6 +40,11 @@ T = TypeVar("T", bound=Object)
 
 class Mirror(Protocol):
     """A view that is kept current with the caches, such as a snapshot."""
+
+    @property
+    def pool(self) -> PodPool:
+        """Keeps one copy of the parts that pods have in common."""
+        ...
 
     def put(self, watched: Any, /) -> None:
         """Add or update an object."""
@@ -146,9 +152,10 @@ class Cache(Generic[T]):
         added: Callable[[T], None] | None = None,
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
+        replay: bool = True,
     ) -> None:
-        """Call these functions on changes; objects already in the store are first reported as added."""
-        self._handlers.append(self.informer.subscribe(added=added, updated=updated, deleted=deleted))
+        """Call these functions on changes; with `replay`, objects already in the store are first reported as added."""
+        self._handlers.append(self.informer.subscribe(added=added, updated=updated, deleted=deleted, replay=replay))
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""
@@ -255,6 +262,8 @@ class Caches(Generic[M]):
         """`mirrored` are the kinds of the snapshot; `namespace` is the only one to watch, if not all are."""
         self.client = client
         self.snapshot: M = snapshot
+        self.pool = PodPool() if snapshot is None else snapshot.pool
+        """Of the pods of the caches, and of all snapshots that they are put into."""
         self._mirrored = frozenset(mirrored)
         self._namespace = namespace
         self._rng = rng
@@ -312,7 +321,7 @@ class Caches(Generic[M]):
 
     def _part(self, term: int) -> Caches[M]:
         made: Caches[M] = Caches(self.client, self.snapshot, self._mirrored, namespace=self._namespace, rng=self._rng)
-        made._process, made._term = self._process, term
+        made._process, made._term, made.pool = self._process, term, self.pool
         return made
 
     def _shared(self, scope: _Scope) -> _SharedInformer[Any]:
@@ -325,6 +334,7 @@ class Caches(Generic[M]):
                 label_selector=scope.label_selector,
                 field_selector=scope.field_selector,
                 rng=self._rng,
+                pool=self.pool,
             )
             self._mirror(scope, informer)
             found = self._process.informers[scope] = _SharedInformer(informer, self._process.terms)

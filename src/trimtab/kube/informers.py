@@ -73,7 +73,9 @@ class Informer(Generic[T]):
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         page: int = PAGE,
         rng: random.Random | None = None,
+        pool: PodPool | None = None,
     ) -> None:
+        """`pool` is that of the snapshots that its pods are put into."""
         self.resource: Resource[T] = kind if isinstance(kind, Resource) else Resource.of(kind)
         self.store: Store[T] = Store(indexes)
         self.problem = ""
@@ -99,7 +101,7 @@ class Informer(Generic[T]):
         self._failures = 0
         self._reported = ""
         self._unreadable: set[Key] = set()
-        self._pool = PodPool() if self.resource.model is Pod else None
+        self._pool = None if self.resource.model is not Pod else PodPool() if pool is None else pool
 
     # Reading.
 
@@ -136,10 +138,11 @@ class Informer(Generic[T]):
         added: Callable[[T], None] | None = None,
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
+        replay: bool = True,
     ) -> Handler[T]:
-        """Call these functions on changes; objects already in the store are first reported as added."""
+        """Call these functions on changes; with `replay`, objects already in the store are first reported as added."""
         handler = Handler(added, updated, deleted)
-        for an_object in self.store if added is not None else ():
+        for an_object in self.store if replay and added is not None else ():
             self._notify(added, an_object)
         self._handlers = [*self._handlers, handler]
         return handler

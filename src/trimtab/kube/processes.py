@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import json
 import logging
@@ -14,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 LogFormat = Literal["console", "json"]
+_MMAP_THRESHOLD = -3
+"""glibc's M_MMAP_THRESHOLD."""
 FIELDS = "fields"
 """The name in `extra` of further fields of a JSON log line: `log.info(..., extra={FIELDS: {...}})`."""
 
@@ -39,6 +42,16 @@ def collect_less_often() -> None:
     them several times, which takes longer than decoding. Nothing else of ours depends on it: objects form no cycles.
     """
     gc.set_threshold(50_000, 20, 20)
+
+
+def return_large_buffers() -> None:
+    """Let the C library return buffers of a MiB and more to the system when they are freed, such as pages of lists.
+
+    glibc raises the limit with each such buffer that is freed, up to 32 MiB: later ones come from its heap, where the
+    objects that are kept stand between them, and a process keeps 10 MiB that it does not use.
+    """
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
 def prefer_event_loop() -> None:

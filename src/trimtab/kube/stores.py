@@ -49,13 +49,52 @@ def orphans(an_object: Object) -> Iterable[str]:
     return () if an_object.metadata.controller is not None else (an_object.metadata.namespace,)
 
 
+class _Index(Generic[T]):
+    """The objects under each value of a function."""
+
+    __slots__ = ("function", "objects")
+
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self.function = function
+        self.objects: dict[str, dict[Key, T]] = {}
+
+    def values_of(self, an_object: T) -> tuple[str, ...]:
+        """The values under which an object is found."""
+        return tuple(self.function(an_object))
+
+    def former_values(self, old: T | None) -> tuple[str, ...]:
+        """The values under which an object was found: none, if the function failed for it when the index was added."""
+        if old is None:
+            return ()
+        try:
+            return tuple(self.function(old))
+        except Exception:  # noqa: BLE001 - it was reported when the index was added
+            return ()
+
+    def update(self, key: Key, new: T, values: tuple[str, ...], before: tuple[str, ...]) -> None:
+        """Set the values of an object that had others before."""
+        for value in before:
+            if value not in values:
+                self.drop(key, value)
+        for value in values:
+            objects = self.objects.get(value)
+            if objects is None:
+                objects = self.objects[value] = {}
+            objects[key] = new
+
+    def drop(self, key: Key, value: str) -> None:
+        """Remove an object from a value."""
+        objects = self.objects.get(value)
+        if objects is not None and objects.pop(key, None) is not None and not objects:
+            del self.objects[value]
+
+
 class Store(Generic[T]):
     """Objects by key. Only its informer writes to it."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._objects: dict[Key, T] = {}
-        self._functions = dict(indexes or {})
-        self._indexes: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._functions}
+        self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -76,70 +115,44 @@ class Store(Generic[T]):
 
     def by(self, index: str, value: str) -> list[T]:
         """The objects under a value of an index."""
-        return list(self._indexes[index].get(value, {}).values())
+        return list(self._indexes[index].objects.get(value, {}).values())
 
     def values(self, index: str) -> list[str]:
         """The values of an index that have objects."""
-        return list(self._indexes[index])
+        return list(self._indexes[index].objects)
 
     def add_index(self, name: str, function: IndexFunction[T]) -> dict[Key, Exception]:
         """Add an index over what is stored, too; the objects for which the function fails are not in it."""
         failed: dict[Key, Exception] = {}
-        index = self._indexes[name] = {}
-        self._functions[name] = function
+        index = self._indexes[name] = _Index(function)
         for key, an_object in self._objects.items():
             try:
-                self._update_index(index, key, an_object, dict.fromkeys(function(an_object)), ())
+                index.update(key, an_object, index.values_of(an_object), ())
             except Exception as error:  # noqa: BLE001 - no object may stop the others
                 failed[key] = error
         return failed
 
     def remove_index(self, name: str) -> None:
         """Remove an index."""
-        del self._functions[name], self._indexes[name]
+        del self._indexes[name]
 
     def put(self, key: Key, an_object: T) -> T | None:
         """Store an object; return the one that it replaces. If an index function fails, nothing is changed."""
         old = self._objects.get(key)
         if old is None:
             key = Key(sys.intern(key))  # other tables of the process hold the same one
-        values = {name: dict.fromkeys(function(an_object)) for name, function in self._functions.items()}
+        changes = [(index, index.values_of(an_object), index.former_values(old)) for index in self._indexes.values()]
         self._objects[key] = an_object
-        for name, function in self._functions.items():
-            self._update_index(self._indexes[name], key, an_object, values[name], _former(function, old))
+        for index, values, before in changes:
+            if values or before:
+                index.update(key, an_object, values, before)
         return old
 
     def remove(self, key: Key) -> T | None:
         """Remove an object; return it."""
         old = self._objects.pop(key, None)
         if old is not None:
-            for name, function in self._functions.items():
-                for value in _former(function, old):
-                    _drop(self._indexes[name], value, key)
+            for index in self._indexes.values():
+                for value in index.former_values(old):
+                    index.drop(key, value)
         return old
-
-    @staticmethod
-    def _update_index(
-        index: dict[str, dict[Key, T]], key: Key, new: T, values: Mapping[str, None], before: Iterable[str]
-    ) -> None:
-        for value in before:
-            if value not in values:
-                _drop(index, value, key)
-        for value in values:
-            index.setdefault(value, {})[key] = new
-
-
-def _former(function: IndexFunction[T], old: T | None) -> Iterable[str]:
-    """The values under which an object was found: none, if the function failed for it when the index was added."""
-    if old is None:
-        return ()
-    try:
-        return function(old)
-    except Exception:  # noqa: BLE001 - it was reported when the index was added
-        return ()
-
-
-def _drop(index: dict[str, dict[Key, T]], value: str, key: Key) -> None:
-    objects = index.get(value)
-    if objects is not None and objects.pop(key, None) is not None and not objects:
-        del index[value]

@@ -36,7 +36,7 @@ BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
 CHANGES = frozenset((ADDED, MODIFIED, DELETED))
 _PART = 50
-"""How many objects of a page are decoded at once: about two milliseconds for pods."""
+"""How many objects of a page are handled before other tasks run: about two milliseconds for pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,18 @@ class _RawEvent(Model):
 
 
 def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
-    """Decode a page of a list in parts of a few objects, at least one; each has the page's version and token.
+    """Decode a page of a list, and return it in parts of a few objects, at least one; each has its version and token.
 
-    Between two parts the reader can let other tasks run.
+    Between two parts the reader can let other tasks run. A page in which all objects can be read is decoded at once;
+    any other one is split first, and its objects are decoded one by one.
     """
-    raw = _split(data, _RawList)
-    items = raw.items or ()
+    page = _decode_page(data, model)
+    envelope: Any = _split(data, _RawList) if page is None else page
+    items, metadata = envelope.items or (), envelope.metadata
     for start in range(0, len(items) or 1, _PART):
-        yield _part(items[start : start + _PART], raw.metadata, model)
+        part = items[start : start + _PART]
+        is_read = page is not None
+        yield Page(part, metadata.resource_version, metadata.continue_) if is_read else _part(part, metadata, model)
 
 
 def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
@@ -166,20 +170,28 @@ def _event_of(model: Any) -> Any:
     return msgspec.defstruct(f"{model.__name__}Event", [("type", str), ("object", model)], frozen=True, gc=False)
 
 
+@functools.lru_cache(maxsize=256)
+def _page_of(model: Any) -> Any:
+    """The type of a page of a model's objects."""
+    fields = [("metadata", ListMeta, ListMeta()), ("items", tuple[model, ...] | None, None)]
+    return msgspec.defstruct(f"{model.__name__}Page", fields, frozen=True, gc=False)
+
+
+def _decode_page(data: bytes, model: type[T]) -> Any:
+    """The page, if all objects fit their type as they are."""
+    if not codec.is_partial(model):
+        return None
+    try:
+        return codec.decode_exactly(data, _page_of(cast("Hashable", model)))
+    except Exception:  # noqa: BLE001 - whatever it is, it is found again in the slow path
+        return None
+
+
 def _part(raw: Iterable[msgspec.Raw], metadata: ListMeta, model: type[T]) -> Page[T]:
-    read = [_read_item(item, model) for item in raw]
+    read = [_read(bytes(item), model) for item in raw]
     rejected = tuple(each for each in read if isinstance(each, RejectedObject))
     items = tuple(each for each in read if not isinstance(each, RejectedObject)) if rejected else tuple(read)
     return Page(cast("tuple[T, ...]", items), metadata.resource_version, metadata.continue_, rejected)
-
-
-def _read_item(item: msgspec.Raw, model: type[T]) -> T | RejectedObject:
-    if codec.is_partial(model):
-        try:
-            return codec.decode_exactly(item, model)
-        except Exception:  # noqa: BLE001, S110 - whatever it is, it is found again in the slow path
-            pass
-    return _read(bytes(item), model)
 
 
 def _decode_raw_event(line: bytes, model: type[T]) -> WatchEvent[T]:

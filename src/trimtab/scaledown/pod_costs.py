@@ -144,10 +144,21 @@ def apply_policy_patch(wanted: PolicyCost) -> JSON | None:
     return _patch(pod, changes)
 
 
+def has_policy_annotation(pod: Pod) -> bool:
+    """Whether a policy wrote to a pod."""
+    annotations = pod.metadata.annotations
+    return POLICY_COST in annotations or RANKED_AMONG in annotations
+
+
+def by_policy_annotation(pod: Pod) -> Iterable[str]:
+    """An index: pods that a policy wrote to, by namespace."""
+    return (pod.metadata.namespace,) if has_policy_annotation(pod) else ()
+
+
 def revert_policy_patch(pod: Pod) -> JSON | None:
     """The patch that restores what a pod had before any policy; None where no policy wrote to it."""
     annotations = pod.metadata.annotations
-    if POLICY_COST not in annotations and RANKED_AMONG not in annotations:
+    if not has_policy_annotation(pod):
         return None
     changes: dict[str, str | None] = {name: None for name in (POLICY_COST, RANKED_AMONG) if name in annotations}
     written = policy_cost_annotation(annotations)

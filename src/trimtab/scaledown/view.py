@@ -29,19 +29,21 @@ from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, orphans
 from trimtab.ranking.explicit import owner_key
-from trimtab.scaledown.pod_costs import by_plan
+from trimtab.scaledown.pod_costs import by_plan, by_policy_annotation
 from trimtab.snapshot import MIRRORED, Snapshot
 
 BY_CONTROLLER = "controller"
 BY_NAMESPACE = "namespace"
 BY_PLAN = "plan"
+BY_POLICY = "policy"
 BY_OWNER = "owner"
 ORPHANS = "orphans"
 RANKED = "ranked"
 GROUPED = "grouped"
 """Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names; PodGroupCosts by the
-owner that they name; pods without a controller by namespace; pods with an annotated rank, and pods of a scheduling
-group, by the controller's UID."""
+owner that they name; pods that a policy wrote to, and pods without a controller, by namespace; pods with an annotated
+rank, and pods of a scheduling group, by the controller's UID. None of all pods by namespace: it would cost memory for
+each of them."""
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | CustomWorkload
 
@@ -76,7 +78,7 @@ class View(CacheGroup):
         self.kinds: Mapping[str, type[Workload]] = {**KINDS, **owners.by_kind}
         """The workloads that can be scaled down, by kind."""
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
-        of_pods = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: by_plan, ORPHANS: orphans}
+        of_pods = {BY_CONTROLLER: by_controller, BY_PLAN: by_plan, BY_POLICY: by_policy_annotation, ORPHANS: orphans}
         of_pods |= {RANKED: ranked, GROUPED: grouped}
         self.pods = self._cache(Pod, of_pods)
         self.nodes = self._cache(Node, {})
@@ -151,6 +153,10 @@ class View(CacheGroup):
     def orphans_in(self, namespace: str) -> list[Pod]:
         """The pods of a namespace that have no controller."""
         return self.pods.store.by(ORPHANS, namespace)
+
+    def pods_of_policies(self, namespace: str) -> list[Pod]:
+        """The pods of a namespace that a policy wrote to."""
+        return self.pods.store.by(BY_POLICY, namespace)
 
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that a controller owns."""

@@ -99,6 +99,7 @@ class Service:
             backoff=configuration.backoff,
             observer=self.metrics,
             namespaces=configuration.namespaces,
+            pool=self._caches.pool,
         )
         self.binder = Binder(
             writer,

@@ -27,6 +27,7 @@ from trimtab.api.core import Namespace
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.api.pooling import PodPool
 from trimtab.kube.clocks import Clock
 from trimtab.kube.retries import Backoff
 from trimtab.placement import changes
@@ -78,10 +79,12 @@ class SchedulerState:
         backoff: Backoff,
         observer: Observer | None = None,
         namespaces: frozenset[str] = frozenset(),
+        pool: PodPool | None = None,
     ) -> None:
+        """`pool` is that of the caches."""
         self.profiles = profiles
         self.namespaces = namespaces
-        self.snapshot = Snapshot()
+        self.snapshot = Snapshot(pool)
         hints = RequeueHints(profiles, self.snapshot)
         self.queue = Queue(clock, hints.can_help, self.snapshot.requests, backoff=backoff, observer=observer)
         self.assumed: dict[str, Assumption] = {}

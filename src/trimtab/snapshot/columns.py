@@ -14,6 +14,8 @@ SmallColumn = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 _FIRST_CAPACITY = 64
+_GROWTH = 4
+"""Arrays grow by a fourth: copying is cheap, and the unused half of doubled ones would count as memory of pods."""
 
 
 class Rows:
@@ -59,31 +61,26 @@ class Rows:
         return made
 
 
-class Columns:
-    """Named arrays of one length, grown together by doubling."""
+class Columns(dict[str, npt.NDArray[Any]]):
+    """Named arrays of one length, grown together."""
 
     def __init__(self, **kinds: npt.DTypeLike) -> None:
-        self._arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.zeros(_FIRST_CAPACITY, dtype=kind) for name, kind in kinds.items()
-        }
+        super().__init__((name, np.zeros(_FIRST_CAPACITY, dtype=kind)) for name, kind in kinds.items())
         self.capacity = _FIRST_CAPACITY
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self._arrays[name]
 
     def reserve(self, rows: int) -> bool:
         """Grow to that many rows; true if the arrays were replaced."""
         if rows <= self.capacity:
             return False
-        self.capacity = max(rows, 2 * self.capacity)
-        for name, array in self._arrays.items():
-            self._arrays[name] = grown(array, self.capacity)
+        self.capacity = max(rows, self.capacity + self.capacity // _GROWTH)
+        for name, array in self.items():
+            self[name] = grown(array, self.capacity)
         return True
 
     def copy(self) -> Columns:
         """The same arrays; changes of one do not affect the other."""
         made = Columns()
-        made._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        made.update((name, array.copy()) for name, array in self.items())
         made.capacity = self.capacity
         return made
 

@@ -223,7 +223,9 @@ class NodeTable:
     def charge(self, row: int, requests: Requests, sign: int) -> None:
         """Add a pod's requests to a node (`sign` 1), or subtract them (-1)."""
         for name, amount in requests.amounts.items():
-            column = self._resource(name)  # first: a new resource replaces the array
+            column = self.resources.get(name)
+            if column is None:
+                column = self._resource(name)  # which replaces the array
             _add(self._requested, row, column, sign * amount)
         _add(self._assumed, row, 0, sign * requests.assumed_cpu)
         _add(self._assumed, row, 1, sign * requests.assumed_memory)

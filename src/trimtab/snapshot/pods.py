@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from trimtab.api.annotations import DELETION_COST, parse_cost
 from trimtab.api.pods import ContainerStatus, Pod
 from trimtab.api.selectors import Selector
-from trimtab.api.times import ZERO_NS, from_ns, to_ns
+from trimtab.api.times import ZERO_NS, to_ns
 from trimtab.snapshot.columns import Columns, IntColumn, Mask, Rows, SmallColumn
 
 NOWHERE = -1
@@ -21,9 +23,11 @@ NEVER = 0
 
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
 """Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
+FINISHED = frozenset({PHASES["Succeeded"], PHASES["Failed"]})
+"""The phases of pods that do not run any more."""
 
-_ZERO = from_ns(ZERO_NS)
 _FARTHEST = 2**62  # so that the difference of two times fits 64 bits
+_WORDS = struct.Struct(">QQ")
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -31,12 +35,15 @@ class LabelSets:
     """Distinct sets of labels, numbered per namespace, so that a selector is matched once a set and not once a pod.
 
     A number is freed when the last pod with those labels is deleted: each pod of a StatefulSet has a set of its own.
+    Pods of a template share the object of their labels (see `api.pooling`), by whose identity it is found first.
     """
 
-    __slots__ = ("_counts", "_free", "_ids", "_keys", "rows")
+    __slots__ = ("_by_identity", "_counts", "_free", "_ids", "_keys", "rows")
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, Mapping[str, str]] | None] = []
+        self._by_identity: dict[int, int] = {}
+        """Numbers by the identity of the labels in `rows`, which keep them alive."""
         self._ids: dict[tuple[str, bytes], int] = {}
         self._keys: list[tuple[str, bytes]] = []
         self._counts: list[int] = []
@@ -44,6 +51,10 @@ class LabelSets:
 
     def take(self, namespace: str, labels: Mapping[str, str]) -> int:
         """The number of a set, with one more reference."""
+        number = self._by_identity.get(id(labels))
+        if number is not None and (row := self.rows[number]) is not None and row[0] == namespace:
+            self._counts[number] += 1
+            return number
         key = (namespace, _pack(labels))
         number = self._ids.get(key)
         if number is not None:
@@ -54,6 +65,7 @@ class LabelSets:
         self._keys[number] = key
         self._counts[number] = 1
         self.rows[number] = (namespace, labels)
+        self._by_identity[id(labels)] = number
         return number
 
     def release(self, number: int) -> bool:
@@ -62,7 +74,9 @@ class LabelSets:
         if self._counts[number]:
             return False
         del self._ids[self._keys[number]]
-        self.rows[number] = None
+        row, self.rows[number] = self.rows[number], None
+        if row is not None and self._by_identity.get(id(row[1])) == number:
+            del self._by_identity[id(row[1])]
         self._free.append(number)
         return True
 
@@ -71,6 +85,7 @@ class LabelSets:
         made = LabelSets()
         made.rows, made._keys, made._counts = list(self.rows), list(self._keys), list(self._counts)
         made._ids, made._free = dict(self._ids), list(self._free)
+        made._by_identity = dict(self._by_identity)
         return made
 
     def _free_number(self) -> int:
@@ -120,6 +135,14 @@ class Owners:
         return made
 
 
+class Position(NamedTuple):
+    """Where a pod is counted, beside its usage."""
+
+    node: int
+    labels: int
+    terminating: bool
+
+
 class PodTable:
     """All pods, in columns. Slices returned by its properties are live: they change with the next event."""
 
@@ -147,6 +170,8 @@ class PodTable:
             uid_head=np.uint64,
             uid_tail=np.uint64,
         )
+        self._columns["node"][:] = NOWHERE
+        self._columns["owner"][:] = NOWHERE
 
     def __len__(self) -> int:
         """The length of the columns, rows without a pod included: see `column('present')`."""
@@ -218,37 +243,39 @@ class PodTable:
         row = self.rows.take(key)
         if row == len(self.objects):
             self.objects.append(None)
-        self._columns.reserve(len(self.rows))
-        self._columns["node"][row] = NOWHERE
-        self._columns["owner"][row] = NOWHERE
+        self._reserve(len(self.rows))
         return row
+
+    def position(self, row: int) -> Position:
+        """Where the pod of a row is counted."""
+        columns = self._columns
+        return Position(columns["node"].item(row), columns["labels"].item(row), columns["terminating"].item(row))
 
     def write(self, row: int, pod: Pod, *, node: int, labels: int, assumed: bool) -> None:
         """Fill the row's columns from the object."""
         self.objects[row] = pod
-        columns = self._columns
-        ready = pod.status.condition("Ready")
+        columns, metadata, status = self._columns, pod.metadata, pod.status
+        ready = status.condition("Ready")
         is_ready = ready is not None and ready.status == "True"
-        owner = pod.metadata.controller
+        phase, terminating = PHASES.get(status.phase, 0), metadata.deletion_timestamp is not None
+        owner = metadata.controller
         cost = deletion_cost(pod)
-        head, tail = uid_words(pod.metadata.uid)
         columns["present"][row] = True
         columns["node"][row] = node
-        columns["phase"][row] = PHASES.get(pod.status.phase, 0)
+        columns["phase"][row] = phase
         columns["ready"][row] = is_ready
         columns["ready_since"][row] = nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER
-        columns["created"][row] = nanoseconds(pod.metadata.creation_timestamp)
-        columns["restarts"][row] = most_restarts(pod.status.container_statuses)
+        columns["created"][row] = nanoseconds(metadata.creation_timestamp)
+        columns["restarts"][row] = most_restarts(status.container_statuses)
         columns["sidecar_restarts"][row] = sidecar_restarts(pod)
         columns["cost"][row] = cost or 0
         columns["costed"][row] = cost is not None
         self._set_owner(row, NOWHERE if owner is None else self.owners.take(owner.uid))
         columns["labels"][row] = labels
-        columns["terminating"][row] = pod.terminating
-        columns["active"][row] = pod.active
+        columns["terminating"][row] = terminating
+        columns["active"][row] = not terminating and phase not in FINISHED
         columns["assumed"][row] = assumed
-        columns["uid_head"][row] = head
-        columns["uid_tail"][row] = tail
+        columns["uid_head"][row], columns["uid_tail"][row] = uid_words(metadata.uid)
 
     def release(self, key: str) -> None:
         """Free the row of a pod."""
@@ -260,6 +287,12 @@ class PodTable:
         self._columns["terminating"][row] = False
         self._columns["node"][row] = NOWHERE
         self._set_owner(row, NOWHERE)
+
+    def _reserve(self, rows: int) -> None:
+        before = self._columns.capacity
+        if self._columns.reserve(rows):
+            self._columns["node"][before:] = NOWHERE
+            self._columns["owner"][before:] = NOWHERE
 
     def _set_owner(self, row: int, number: int) -> None:
         """Exchange the owner of a row, whose reference is dropped."""
@@ -274,9 +307,10 @@ def nanoseconds(moment: datetime | None) -> int:
 
     1970 itself becomes a nanosecond later, to differ from NEVER; times are limited to 146 years before and after it.
     """
-    if moment is None or moment == _ZERO:
+    if moment is None:
         return NEVER
-    return max(-_FARTHEST, min(to_ns(moment), _FARTHEST)) or 1
+    since = to_ns(moment)
+    return NEVER if since == ZERO_NS else max(-_FARTHEST, min(since, _FARTHEST)) or 1
 
 
 def deletion_cost(pod: Pod) -> int | None:
@@ -286,16 +320,19 @@ def deletion_cost(pod: Pod) -> int | None:
 
 def sidecar_restarts(pod: Pod) -> int:
     """The most restarts of any sidecar."""
+    if not pod.status.init_container_statuses:
+        return 0
     sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
     return most_restarts(s for s in pod.status.init_container_statuses if s.name in sidecars) if sidecars else 0
 
 
 def most_restarts(statuses: Iterable[ContainerStatus]) -> int:
     """The most restarts of any of these; a negative count, which the API server accepts, counts as 0."""
-    return max(max((status.restart_count for status in statuses), default=0), 0)
+    return max([0, *[status.restart_count for status in statuses]])
 
 
 def uid_words(uid: str) -> tuple[int, int]:
     """The first sixteen bytes of a UID as two numbers that sort as the text does."""
     data = uid.encode()[:16].ljust(16, b"\0")
-    return int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big")
+    words: tuple[int, int] = _WORDS.unpack(data)
+    return words

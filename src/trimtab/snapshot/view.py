@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ from trimtab.api.selectors import Selector
 from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.counts import TallyBook, TallyKey
 from trimtab.snapshot.nodes import NodeTable
-from trimtab.snapshot.pods import NOWHERE, PodTable
+from trimtab.snapshot.pods import NOWHERE, PodTable, Position
 from trimtab.snapshot.requests import Requests, RequestsBook, is_infeasible
 from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
 from trimtab.snapshot.terms import TermBook
@@ -49,7 +49,8 @@ _USAGES_LIMIT = 16_384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Usage:
-    """What a pod uses on its node; the same object for all pods with the same parts."""
+    """What a pod uses on its node; the same object for all pods with the same parts. It is added to the counts, and
+    exactly this is subtracted again."""
 
     requests: Requests
     shape: Shape
@@ -57,20 +58,13 @@ class _Usage:
     """The parts of a pod that it was computed from: while they are held, their identities are theirs alone."""
 
 
-class _Contribution(NamedTuple):
-    """The amounts that a pod adds to the counts, so that exactly these are subtracted again."""
-
-    node: int
-    labels: int
-    terminating: bool
-    requests: Requests
-    shape: Shape
-
-
 class Snapshot:
     """Pods, nodes, namespaces, services and workloads as last observed, and assumed pods."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: PodPool | None = None) -> None:
+        """`pool` is that of the process, if its pods are in several snapshots."""
+        self.pool = PodPool() if pool is None else pool
+        """Keeps one copy of the parts that pods have in common."""
         self.nodes = NodeTable()
         self.pods = PodTable()
         self.namespaces: dict[str, Namespace] = {}
@@ -78,7 +72,6 @@ class Snapshot:
         self.terms = TermBook(self.nodes)
         self.ports: dict[tuple[str, int], dict[int, Counter[HostPort]]] = {}
         self._groups: dict[type, dict[str, dict[str, Group]]] = {}
-        self._pool = PodPool()
         self._requests = RequestsBook()
         self._shapes = ShapeBook()
         self._usages: dict[tuple[int, int], _Usage] = {}
@@ -190,21 +183,21 @@ class Snapshot:
         before.setdefault(key, known)
 
     def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
-        pods, nodes = self.pods, self.nodes
-        self._pool.adopt(pod)
+        pods = self.pods
+        self.pool.adopt(pod)
         usage = self._usage(pod)  # first: invalid quantities must change nothing
         key = pod.key
         row = pods.rows.index.get(key)
         if row is None:
-            row = self._take(key)
-            old_node, old_labels = NOWHERE, None
+            row, before = self._take(key), None
         else:
-            old_node, old_labels = int(pods.node[row]), int(pods.label_set[row])
-        node = nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
+            before = pods.position(row)
+        node = self.nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
         labels = pods.labels.take(pod.metadata.namespace, pod.metadata.labels)
-        self._update_counts(row, usage, node=node, labels=labels, terminating=pod.terminating)
+        self._update_counts(row, usage, before, Position(node, labels, pod.terminating))
         pods.write(row, pod, node=node, labels=labels, assumed=assumed)
-        self._release_references(old_node, old_labels)
+        if before is not None:
+            self._release_references(before)
 
     def _take(self, key: str) -> int:
         row = self.pods.take(key)
@@ -216,16 +209,16 @@ class Snapshot:
         row = self.pods.rows.index.get(key)
         if row is None:
             return
-        self._subtract(row)
-        node, labels = int(self.pods.node[row]), int(self.pods.label_set[row])
+        position = self.pods.position(row)
+        self._update_counts(row, None, position, position)
         self.pods.release(key)
-        self._release_references(node, labels)
+        self._release_references(position)
 
-    def _release_references(self, node: int, labels: int | None) -> None:
-        if node != NOWHERE:
-            self.nodes.unrefer(node)
-        if labels is not None and self.pods.labels.release(labels):
-            self.tallies.forget_labels(labels)
+    def _release_references(self, position: Position) -> None:
+        if position.node != NOWHERE:
+            self.nodes.unrefer(position.node)
+        if self.pods.labels.release(position.labels):
+            self.tallies.forget_labels(position.labels)
 
     def _usage(self, pod: Pod) -> _Usage | None:
         """The usage of a pod on its node; None if it has no node, or has finished.
@@ -244,37 +237,23 @@ class Snapshot:
             known = self._usages[identity] = _Usage(self._requests.of(pod), self._shapes.of(pod), parts)
         return known
 
-    def _update_counts(self, row: int, usage: _Usage | None, *, node: int, labels: int, terminating: bool) -> None:
+    def _update_counts(self, row: int, usage: _Usage | None, before: Position | None, after: Position) -> None:
         """Update the counts for a pod; most events change none of them. Its columns have what is counted so far."""
-        before = self._contribution(row)
-        after = None if usage is None else _Contribution(node, labels, terminating, usage.requests, usage.shape)
-        if before != after:
-            if before is not None:
-                self._apply(before, -1)
-            if after is not None:
-                self._apply(after, 1)
-        self._counted[row] = usage
+        counted, self._counted[row] = self._counted[row], usage
+        if before == after and (counted is usage or _counts_alike(counted, usage)):
+            return
+        if counted is not None and before is not None:
+            self._apply(counted, before, -1)
+        if usage is not None:
+            self._apply(usage, after, 1)
 
-    def _contribution(self, row: int) -> _Contribution | None:
-        usage, pods = self._counted[row], self.pods
-        if usage is None:
-            return None
-        terminating = bool(pods.terminating[row])
-        return _Contribution(int(pods.node[row]), int(pods.label_set[row]), terminating, usage.requests, usage.shape)
-
-    def _subtract(self, row: int) -> None:
-        contribution = self._contribution(row)
-        self._counted[row] = None
-        if contribution is not None:
-            self._apply(contribution, -1)
-
-    def _apply(self, contribution: _Contribution, sign: int) -> None:
-        node = contribution.node
-        self.nodes.charge(node, contribution.requests, sign)
-        self.tallies.adjust(contribution.labels, node, terminating=contribution.terminating, sign=sign)
-        for held in contribution.shape.terms:
+    def _apply(self, usage: _Usage, position: Position, sign: int) -> None:
+        node = position.node
+        self.nodes.charge(node, usage.requests, sign)
+        self.tallies.adjust(position.labels, node, terminating=position.terminating, sign=sign)
+        for held in usage.shape.terms:
             self.terms.adjust(held, node, sign)
-        for port in contribution.shape.ports:
+        for port in usage.shape.ports:
             self._count_port(port, node, sign)
 
     def _count_port(self, port: HostPort, node: int, sign: int) -> None:
@@ -287,3 +266,7 @@ class Snapshot:
             del by_node[node]
         if not by_node:
             del self.ports[(port.protocol, port.port)]
+
+
+def _counts_alike(one: _Usage | None, other: _Usage | None) -> bool:
+    return one is not None and other is not None and one.requests is other.requests and one.shape is other.shape

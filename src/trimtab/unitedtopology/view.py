@@ -75,6 +75,8 @@ class View(CacheGroup):
         """`caches` are those of the process; without them, it has its own."""
         self._client = client
         self._caches = caches or Caches(client, None, rng=rng)
+        self.pool = self._caches.pool
+        """Of the pods of the cache."""
         self.owners = owners
         self.topologies = self._cache(UnitedTopology, {BY_TARGET: by_target, BY_NAMESPACE: by_namespace})
         self.deployments = self._cache(Deployment, {})

@@ -69,6 +69,22 @@ def test_a_pod_that_another_pool_has_adopted_keeps_its_parts() -> None:
     )
 
 
+def test_the_pod_that_was_adopted_last_is_not_examined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An informer and its snapshots have one pool; an event is adopted once."""
+    examined: list[Any] = []
+    adopted = pooling._Part.adopted  # noqa: SLF001 - counted
+
+    def count(part: Any, one: Any) -> Any:
+        examined.append(one)
+        return adopted(part, one)
+
+    monkeypatch.setattr(pooling._Part, "adopted", count)  # noqa: SLF001 - as above
+    pool, pods = PodPool(), [codec.convert(tree(name), Pod) for name in ("a", "b")]
+    for pod in (pods[0], pods[0], pods[1], pods[0]):
+        assert pool.adopt(pod) is pod
+    assert len(examined) == 3 * 3
+
+
 def test_a_full_pool_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Distinct templates never fill the memory, and values stay what they are."""
     monkeypatch.setattr(pooling, "_LIMIT", 2)

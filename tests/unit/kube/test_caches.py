@@ -254,3 +254,28 @@ async def test_an_informer_that_fails_ends_everything_that_runs_it() -> None:
     first.informer.run = broken  # type: ignore[method-assign]  # nothing that a server sends ends it
     results = await asyncio.gather(first.run(), second.run(), return_exceptions=True)
     assert [str(each) for each in results] == ["'zone'", "'zone'"]
+
+
+async def test_a_process_has_one_pool_of_the_parts_of_pods() -> None:
+    """The caches of all its parts share it with the snapshot."""
+    stage = Stage()
+    assert stage.caches.pool is stage.caches.snapshot.pool is stage.caches.term().pool
+    apart = Caches(stage.caches.client, None)
+    assert apart.pool is apart.scope().pool
+    stage.put("a")
+    stage.put("b")
+    cache = stage.caches.open(Pod)
+    async with stage.running(cache):
+        assert len(stage.caches.pool) == 1
+
+
+async def test_a_subscription_without_replay_hears_of_changes_only() -> None:
+    """Whoever reads the store in parts subscribes first."""
+    stage, seen = Stage(), list[str]()
+    stage.put("a")
+    cache = stage.caches.open(Pod)
+    async with stage.running(cache):
+        cache.subscribe(added=lambda pod: seen.append(pod.metadata.name), replay=False)
+        stage.put("b")
+        await stage.clock.advance(0)
+    assert seen == ["b"]

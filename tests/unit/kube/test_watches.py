@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.kube.fakes import status
+from tests.unit.kube.fakes import pod_tree, status
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
 from trimtab.kube import errors, watches
@@ -142,3 +142,13 @@ def test_a_page_is_decoded_in_parts(pods: int) -> None:
     assert [pod.metadata.name for part in parts for pod in part.items] == [f"p{n}" for n in range(pods)]
     assert all(len(part.items) <= 50 for part in parts)
     assert {(part.resource_version, part.continue_token) for part in parts} == {("5", "next")}
+
+
+def test_a_page_is_decoded_at_once_if_all_its_objects_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Splitting it first takes a third of the time of a list."""
+    monkeypatch.setattr(watches, "_split", None)
+    body = {"metadata": {"resourceVersion": "7"}, "items": [pod_tree(f"p{number}") for number in range(120)]}
+    parts = list(watches.parts(json.dumps(body).encode(), Pod))
+    assert [len(part.items) for part in parts] == [50, 50, 20]
+    assert [pod.metadata.name for part in parts for pod in part.items] == [f"p{number}" for number in range(120)]
+    assert {part.resource_version for part in parts} == {"7"}

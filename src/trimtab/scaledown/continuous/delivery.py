@@ -28,13 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trimtab.api.annotations import (
-    CARRIER_KEYS,
-    POLICY_COST,
-    RANKED_AMONG,
-    CostOwner,
-    policy_cost_annotation,
-)
+from trimtab.api.annotations import CARRIER_KEYS, CostOwner, policy_cost_annotation
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
@@ -54,10 +48,10 @@ from trimtab.scaledown.continuous.assessment import Assessment
 from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.continuous.group_costs import GroupCosts, is_written_by_policy
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.pod_costs import revert_policy_patch
+from trimtab.scaledown.pod_costs import has_policy_annotation
 from trimtab.scaledown.policy.groups import Group, GroupKey, Groups, strategies_for
 from trimtab.scaledown.sources import Sources
-from trimtab.scaledown.view import BY_NAMESPACE, View
+from trimtab.scaledown.view import View
 
 ORPHANS = "Orphans"
 """The kind of a key that stands for the pods of a namespace that belong to no group."""
@@ -280,8 +274,7 @@ class Continuous:
         self.results.pop(key, None)
         self._forget_group(key)
         self._unranked_since.pop(key, None)
-        pods = self._view.pods.store.by(BY_NAMESPACE, key.namespace)
-        written = [pod for pod in pods if revert_policy_patch(pod) is not None]
+        written = self._view.pods_of_policies(key.namespace)
         strays = [pod for pod in written if self._groups.is_stray(pod) and not pod.terminating]
         await self._pods.revert(strays, report, reason="orphan")
 
@@ -334,10 +327,9 @@ def _is_misplaced(pod: Pod, carrier: Carrier) -> bool:
 
     Where its subset has moved the cost to another band, the annotation is about to be replaced.
     """
-    annotations = pod.metadata.annotations
-    if POLICY_COST not in annotations and RANKED_AMONG not in annotations:
+    if not has_policy_annotation(pod):
         return False
-    written = policy_cost_annotation(annotations)
+    written = policy_cost_annotation(pod.metadata.annotations)
     if written is None or written.carrier != carrier:
         return True
     return carrier in CARRIER_KEYS and carrier_cost_owner(pod, carrier) in (CostOwner.OTHER, CostOwner.NONE)

@@ -36,6 +36,7 @@ from trimtab.subsets.allocation import PodCreation
 from trimtab.subsets.members import revision_of
 from trimtab.unitedtopology.admission.allocator import SimulationBudget
 from trimtab.unitedtopology.admission.pending import Assignment
+from trimtab.unitedtopology.admission.simulation import simulates
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import AppliedTopology, OwnerNotFoundError, Topologies
 from trimtab.unitedtopology.metrics import RefusalReason
@@ -179,10 +180,8 @@ class PodReviews:
     def _fits(self, topology: UnitedTopology, shaped: Shaping, namespace: str) -> Callable[[int], bool]:
         """Whether the pod finds a node in a subset; each is simulated once, however often the batch is repeated. A
         subset that was added to the spec meanwhile is taken to fit."""
-        strategy = topology.spec.schedule_strategy
-        disabled = strategy.adaptive is not None and strategy.adaptive.disable_simulation_schedule
         simulate = self._simulate
-        if simulate is None or strategy.type != "Adaptive" or disabled:
+        if simulate is None or not simulates(topology):
             return allocation.fits_anywhere
 
         results: dict[int, bool] = {}

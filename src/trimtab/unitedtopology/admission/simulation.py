@@ -12,14 +12,18 @@ capacity that the old pods free, and ends in the same subsets as a fresh start.
 are not filled yet, the pod takes the subset. If that was wrong, the controller reschedules it.
 
 Preemption is not considered: a subset has a node only if no pod must be evicted for it.
+
+**A snapshot of its own** takes as long to fill as the one of the process, and most clusters have no Adaptive
+UnitedTopology. `SimulationOnDemand` fills one when the first is seen.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -28,13 +32,14 @@ import msgspec
 
 from trimtab.api import codec
 from trimtab.api.annotations import subset_annotations
-from trimtab.api.core import Namespace, Service
+from trimtab.api.core import Service
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
-from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.caches import Cache
 from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.stores import key_of
 from trimtab.placement.decisions import Outcome
 from trimtab.placement.engine import place
 from trimtab.placement.profiles import Profile, default_profile
@@ -45,6 +50,8 @@ ASSUMED_SECONDS = 30.0
 """How long a pod is assumed on the node that was found for it."""
 _CATCH_UP = 20
 """How many pods of other processes are assumed before a simulation; there is no time for hundreds of them."""
+_PART = 100
+"""How many objects are put into the snapshot before other tasks run: one to two milliseconds."""
 
 ProfileOf = Callable[[str], Profile]
 """The profile that places pods with this `schedulerName`."""
@@ -86,25 +93,34 @@ class Simulation:
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, guards nothing
         self._profile_of = profile_of
-        self.snapshot = Snapshot()
+        self.snapshot = Snapshot(view.pool)
         self._assumed: dict[str, _AssumedPod] = {}
         self._waiting: dict[str, Pod] = {}
-        nodes, namespaces, pods = view.nodes, view.namespaces, view.pods
-        self._caches: tuple[Cache[Any], ...] = (nodes, namespaces, pods, view.sets)
-        self._follow((view.sets, view.clonesets))
+        self._required: tuple[Cache[Any], ...] = (view.nodes, view.namespaces, view.pods, view.sets)
         if services is not None:
-            self._caches = (*self._caches, services)
-            self._follow((services,))
-        nodes.subscribe(added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._node_gone)
-        namespaces.subscribe(
-            added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._namespace_gone
-        )
-        pods.subscribe(added=self.pod_seen, updated=lambda _, new: self.pod_seen(new), deleted=self.pod_gone)
+            self._required = (*self._required, services)
+        self._followed: tuple[Cache[Any], ...] = (*self._required, view.clonesets)
+
+    def follow(self) -> None:
+        """Keep the snapshot current from now on, with all objects that there are."""
+        for cache in self._followed:
+            self._subscribe(cache, replay=True)
+
+    async def follow_in_parts(self) -> None:
+        """The same, while other tasks run in between."""
+        for cache in self._followed:
+            self._subscribe(cache, replay=False)
+        for cache in self._followed:
+            for number, each in enumerate(cache.store):
+                if cache.get(key_of(each)) is each:  # else the subscription has reported what became of it
+                    self.seen(each)
+                if number % _PART == _PART - 1:
+                    await asyncio.sleep(0)
 
     @property
     def synced(self) -> bool:
         """Whether every cache has been filled."""
-        return all(cache.synced for cache in self._caches)
+        return all(cache.synced for cache in self._required)
 
     def __call__(self, pod: JSON, namespace: str) -> bool:
         """Whether a node can take this shaped pod; then it is assumed there for a while."""
@@ -166,11 +182,24 @@ class Simulation:
 
     # Events.
 
-    def pod_seen(self, pod: Pod) -> None:
-        """Update the snapshot with a pod that was added or changed."""
+    def seen(self, an_object: Any) -> None:
+        """Update the snapshot with an object that was added or changed."""
+        if isinstance(an_object, Pod):
+            self._pod_seen(an_object)
+        else:
+            self.snapshot.put(an_object)
+
+    def gone(self, an_object: Any) -> None:
+        """Remove an object that was deleted."""
+        metadata = an_object.metadata
+        if isinstance(an_object, Pod):
+            self._settle(_reservation(an_object))
+        self.snapshot.drop(type(an_object), metadata.namespace, metadata.name)
+
+    def _pod_seen(self, pod: Pod) -> None:
         reservation = _reservation(pod)
         if not pod.active:
-            self.pod_gone(pod)
+            self.gone(pod)
         elif pod.spec.node_name:
             self._settle(reservation)
             self.snapshot.put(pod)
@@ -181,28 +210,53 @@ class Simulation:
         elif reservation not in self._assumed:
             self._waiting[reservation] = pod
 
-    def pod_gone(self, pod: Pod) -> None:
-        """Remove a pod that was deleted."""
-        self._settle(_reservation(pod))
-        self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name)
-
     def _settle(self, reservation: str) -> None:
         self._waiting.pop(reservation, None)
         self._forget(reservation)
 
-    def _follow(self, groups: Iterable[Cache[Any]]) -> None:
-        for cache in groups:
-            cache.subscribe(
-                added=self.snapshot.put,
-                updated=lambda _, new: self.snapshot.put(new),
-                deleted=lambda old: self.snapshot.drop(type(old), old.metadata.namespace, old.metadata.name),
-            )
+    def _subscribe(self, cache: Cache[Any], *, replay: bool) -> None:
+        cache.subscribe(added=self.seen, updated=lambda _, new: self.seen(new), deleted=self.gone, replay=replay)
 
-    def _node_gone(self, node: Node) -> None:
-        self.snapshot.drop(Node, "", node.metadata.name)
 
-    def _namespace_gone(self, namespace: Namespace) -> None:
-        self.snapshot.drop(Namespace, "", namespace.metadata.name)
+class SimulationOnDemand:
+    """A component with a simulation, which is filled when the first UnitedTopology needs it."""
+
+    def __init__(self, simulation: Simulation, topologies: Cache[UnitedTopology]) -> None:
+        self.simulation = simulation
+        self._needed, self._is_filled = asyncio.Event(), False
+        topologies.subscribe(added=self._seen, updated=lambda _, new: self._seen(new))
+
+    @property
+    def synced(self) -> bool:
+        """Whether it is filled, or not needed."""
+        return self._is_filled or not self._needed.is_set()
+
+    @property
+    def problems(self) -> list[str]:
+        """None of its own: its caches are those of the view."""
+        return []
+
+    async def run(self) -> None:
+        """Fill the snapshot once it is needed; the caches keep it current."""
+        await self._needed.wait()
+        await self.simulation.follow_in_parts()
+        self._is_filled = True
+        await asyncio.Event().wait()
+
+    def __call__(self, pod: JSON, namespace: str) -> bool:
+        """Whether a node can take this shaped pod; true while that is not known."""
+        return self.simulation(pod, namespace) if self._is_filled else True
+
+    def _seen(self, topology: UnitedTopology) -> None:
+        if simulates(topology):
+            self._needed.set()
+
+
+def simulates(topology: UnitedTopology) -> bool:
+    """Whether new pods of a UnitedTopology are simulated."""
+    strategy = topology.spec.schedule_strategy
+    disabled = strategy.adaptive is not None and strategy.adaptive.disable_simulation_schedule
+    return strategy.type == "Adaptive" and not disabled
 
 
 def _in_namespace(pod: Pod, namespace: str) -> Pod:

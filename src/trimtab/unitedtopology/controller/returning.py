@@ -81,6 +81,7 @@ class Returner:
     def _simulated(self) -> Simulation:
         if self._simulation is None:
             self._simulation = Simulation(self._view, self._clock)
+            self._simulation.follow()
         return self._simulation
 
     async def _evict(self, topology: UnitedTopology, members: Sequence[Member], target: str) -> None:

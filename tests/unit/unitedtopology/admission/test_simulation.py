@@ -11,14 +11,21 @@ import pytest_asyncio
 
 from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
+from trimtab.api import codec
 from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.core import Namespace
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.testing.builders import PodBuilder, pod
-from trimtab.unitedtopology.admission.simulation import ASSUMED_SECONDS, Simulation
+from trimtab.unitedtopology.admission.simulation import (
+    ASSUMED_SECONDS,
+    Simulation,
+    SimulationOnDemand,
+    simulates,
+)
 from trimtab.unitedtopology.view import View
 
 JSON = dict[str, Any]
@@ -32,6 +39,7 @@ class Stage:
         client = Client(Wire(cluster.cluster), clock=cluster.clock)
         self.view = View(client)
         self.simulation = Simulation(self.view, cluster.clock)
+        self.simulation.follow()
 
     async def start(self) -> None:
         """Fill the caches. No controller reverts the annotations of these pods, which have no UnitedTopology."""
@@ -218,3 +226,43 @@ async def test_of_equal_nodes_any_is_assumed(stage: Stage) -> None:
     await stage.world.user.patch(Node, "n2", status, subresource="status")
     await stage.world.settle()
     assert [stage.ask(big(), str(number)) for number in range(5)] == [True] * 4 + [False]
+
+
+async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: Stage) -> None:
+    """Until then every subset counts as one with room, and all pods of the cluster are kept once."""
+    simulation = Simulation(stage.view, stage.world.clock)
+    on_demand = SimulationOnDemand(simulation, stage.view.topologies)
+    task = asyncio.create_task(on_demand.run())
+    await create(stage, "p1", "")
+    await stage.world.user.create(UnitedTopology, topology_tree("fixed", "Fixed"), namespace="default")
+    await stage.world.settle()
+    too_large = pod("").requests(cpu="5").tree()
+    assert on_demand.synced
+    assert on_demand(too_large, "default")
+    assert not len(simulation.snapshot.nodes)
+    await stage.world.user.create(UnitedTopology, topology_tree("adaptive", "Adaptive"), namespace="default")
+    await stage.world.settle()
+    assert on_demand.synced
+    assert not on_demand(too_large, "default")
+    await stage.world.user.delete(Node, "n1")
+    await stage.world.settle()
+    assert not on_demand(big().tree(), "default")
+    await cancel(task)
+
+
+@pytest.mark.parametrize(
+    ("kind", "disabled", "want"), [("Fixed", False, False), ("Adaptive", True, False), ("Adaptive", False, True)]
+)
+def test_only_adaptive_topologies_are_simulated(kind: str, disabled: bool, want: bool) -> None:
+    """Unless that is disabled."""
+    tree = topology_tree("web", kind)
+    tree["spec"]["scheduleStrategy"]["adaptive"] = {"disableSimulationSchedule": disabled}
+    assert simulates(codec.convert(tree, UnitedTopology)) is want
+
+
+def topology_tree(name: str, kind: str) -> dict[str, Any]:
+    """A UnitedTopology with this strategy."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    spec = {"targetRef": target, "subsets": [{"name": "a"}], "scheduleStrategy": {"type": kind}}
+    kind_of = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedTopology"}
+    return {**kind_of, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
