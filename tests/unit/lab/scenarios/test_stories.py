@@ -114,6 +114,12 @@ def test_added_nodes_are_shown_by_zone() -> None:
             "leave it out",
             id="a namespace",
         ),
+        pytest.param(
+            {"workloads": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": 1}]},
+            "workloads[0].spec",
+            "is not a mapping",
+            id="a spec that is no mapping",
+        ),
         pytest.param({"scheduler": {"apiVersion": "v1"}}, "scheduler.apiVersion", "not supported", id="a bad profile"),
         pytest.param({"topology": ["zone"]}, "topology", "is not a mapping", id="keys without names"),
     ],
