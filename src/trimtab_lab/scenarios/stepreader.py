@@ -94,8 +94,8 @@ def manifest(tree: Any, path: str) -> Document:
     metadata.text("name")
     if metadata.has("namespace"):
         raise InvalidError(metadata.at("namespace"), "each run has a namespace of its own: leave it out")
-    if not isinstance(tree.get("spec") or {}, dict):
-        raise InvalidError(fields.at("spec"), f"{short_repr(tree['spec'])} is not a mapping of fields")
+    if fields.has("spec"):
+        Fields(fields.raw("spec"), fields.at("spec"), "spec: {replicas: 3, …}")
     return Document(tree)
 
 

@@ -114,6 +114,12 @@ def test_added_nodes_are_shown_by_zone() -> None:
             "leave it out",
             id="a namespace",
         ),
+        pytest.param(
+            {"workloads": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": 1}]},
+            "workloads[0].spec",
+            "is not a mapping",
+            id="a spec that is no mapping",
+        ),
         pytest.param({"scheduler": {"apiVersion": "v1"}}, "scheduler.apiVersion", "not supported", id="a bad profile"),
         pytest.param({"topology": ["zone"]}, "topology", "is not a mapping", id="keys without names"),
     ],
@@ -150,12 +156,6 @@ def test_a_mistake_at_the_top_names_its_field(changes: dict[str, Any], path: str
         pytest.param({"age": {"atLeast": 1, "together": True}}, "steps[0].age", "either atLeast", id="two ages"),
         pytest.param({"age": {"together": "yes"}}, "steps[0].age.together", "true nor false", id="not a flag"),
         pytest.param({"apply": {"kind": "Pod"}}, "steps[0].apply", "after a dash", id="one manifest without a dash"),
-        pytest.param(
-            {"apply": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": 1}]},
-            "steps[0].apply[0].spec",
-            "not a mapping",
-            id="a spec that is a number",
-        ),
         pytest.param(
             {"patch": {"kind": "Deployment", "name": "web", "patch": []}},
             "steps[0].patch.patch",
