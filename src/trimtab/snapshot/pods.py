@@ -23,8 +23,6 @@ NEVER = 0
 
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
 """Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
-FINISHED = frozenset({PHASES["Succeeded"], PHASES["Failed"]})
-"""The phases of pods that do not run any more."""
 
 _FARTHEST = 2**62  # so that the difference of two times fits 64 bits
 _WORDS = struct.Struct(">QQ")
@@ -257,12 +255,11 @@ class PodTable:
         columns, metadata, status = self._columns, pod.metadata, pod.status
         ready = status.condition("Ready")
         is_ready = ready is not None and ready.status == "True"
-        phase, terminating = PHASES.get(status.phase, 0), metadata.deletion_timestamp is not None
         owner = metadata.controller
         cost = deletion_cost(pod)
         columns["present"][row] = True
         columns["node"][row] = node
-        columns["phase"][row] = phase
+        columns["phase"][row] = PHASES.get(status.phase, 0)
         columns["ready"][row] = is_ready
         columns["ready_since"][row] = nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER
         columns["created"][row] = nanoseconds(metadata.creation_timestamp)
@@ -272,8 +269,8 @@ class PodTable:
         columns["costed"][row] = cost is not None
         self._set_owner(row, NOWHERE if owner is None else self.owners.take(owner.uid))
         columns["labels"][row] = labels
-        columns["terminating"][row] = terminating
-        columns["active"][row] = not terminating and phase not in FINISHED
+        columns["terminating"][row] = pod.terminating
+        columns["active"][row] = pod.active
         columns["assumed"][row] = assumed
         columns["uid_head"][row], columns["uid_tail"][row] = uid_words(metadata.uid)
 
