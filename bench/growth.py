@@ -16,9 +16,12 @@ from pathlib import Path
 import msgspec
 
 from bench.figures import best, calibration
+from trimtab.api import codec, times
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.placement.decisions import Outcome
 from trimtab.placement.engine import place
 from trimtab.placement.framework import Cycle
 from trimtab.placement.profiles import default_profile
@@ -26,11 +29,15 @@ from trimtab.placement.spread import PodTopologySpread
 from trimtab.ranking import Constraint, Workload, plan
 from trimtab.ranking.victims import replicaset_order
 from trimtab.snapshot import Snapshot
+from trimtab.subsets import statuses
+from trimtab.subsets.allocation import PodCreation, allocate, fits_anywhere
 from trimtab.testing.builders import PodBuilder, node, pod, uid_for
 
 SIZES = (1_000, 5_000, 15_000)
 PODS_A_NODE = 20
 WORKLOAD = 1_000
+BATCH = 100
+"""How many creations are decided with one write of a UnitedTopology's status."""
 ZONES = 3
 NOW = 1_772_366_400_000_000_000
 _OTHERS = 300
@@ -86,6 +93,41 @@ def _decisions(snapshot: Snapshot) -> Iterator[tuple[str, Callable[[], object]]]
     yield "plan 1,000 to 600 ms", lambda: plan(workload, snapshot, replicas=600, now=NOW)
     yield "rank 1,000 pods ms", lambda: replicaset_order(snapshot.pods, rows, rows, NOW)
     yield "pod event ms", lambda: snapshot.put(current)
+
+    def finds_node(subset: int) -> bool:
+        return subset > 0 and place(incoming, snapshot, profile, rng).outcome is Outcome.PLACED
+
+    fixed, adaptive = _topology("Fixed"), _topology("Adaptive")
+    yield f"status batch, {BATCH} pods ms", lambda: _reserve(fixed, fits_anywhere)
+    yield "the same with simulations ms", lambda: _reserve(adaptive, finds_node)
+
+
+def _reserve(topology: UnitedTopology, fits: Callable[[int], bool]) -> object:
+    """Decide for a batch of new pods, and make the patch of the status. Each pod depends on those before it."""
+    creations = [PodCreation(f"r-{number}", "r1", fits, is_affected_by_peers=True) for number in range(BATCH)]
+    return statuses.patch(topology, allocate(topology, creations, now=times.from_ns(NOW)).status)
+
+
+def _topology(strategy: str) -> UnitedTopology:
+    """A UnitedTopology that has been counted: its first subset is full, the second may have any number of pods."""
+    tree = {
+        "metadata": {"name": "web", "namespace": "default", "generation": 1, "resourceVersion": "1"},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "subsets": [{"name": "own", "maxReplicas": WORKLOAD}, {"name": "rented"}],
+            "scheduleStrategy": {"type": strategy},
+        },
+        "status": {
+            "observedGeneration": 1,
+            "replicas": WORKLOAD + BATCH,
+            "revision": "r1",
+            "subsetStatuses": [
+                {"name": "own", "replicas": WORKLOAD},
+                {"name": "rented", "missingReplicas": -1},
+            ],
+        },
+    }
+    return codec.convert(tree, UnitedTopology)
 
 
 def cluster(size: int) -> Snapshot:
