@@ -260,6 +260,11 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="ops",
             ),
             Panel(
+                "Adaptive: pods that were not simulated, by reason",
+                [(_rate("trimtab_subset_simulations_skipped_total", "reason"), "{{reason}}")],
+                unit="ops",
+            ),
+            Panel(
                 "Default constraints at admission: new pods by result",
                 [(_rate("trimtab_defaulting_pods_total", "result"), "{{result}}")],
                 unit="ops",

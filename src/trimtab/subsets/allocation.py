@@ -99,6 +99,8 @@ class Allocation:
     uncertainty: Uncertainty
     unwanted: frozenset[str] = frozenset()
     """The reservations that were not made because the pod's owner wants no more pods, or the status has no space."""
+    unsimulated: int = 0
+    """How many pods took a subset because there was no time to simulate them."""
 
 
 def allocate(
@@ -115,7 +117,9 @@ def allocate(
     `demands` are those of the pods' owners by UID, where they are known better than by `PodCreation.owner`."""
     chooser = _SubsetChooser(topology, now, frozenset(confirmed), replicas, is_out_of_time, demands or {})
     choices = {creation.reservation: chooser.reserve(creation) for creation in creations}
-    return Allocation(chooser.table.frozen(), choices, chooser.uncertainty, frozenset(chooser.unwanted))
+    return Allocation(
+        chooser.table.frozen(), choices, chooser.uncertainty, frozenset(chooser.unwanted), chooser.unsimulated
+    )
 
 
 def needs_size(topology: UnitedTopology) -> bool:
@@ -214,6 +218,7 @@ class _SubsetChooser:
         self.table = Table(topology, replicas=replicas)
         self.uncertainty = Uncertainty()
         self.unwanted: set[str] = set()
+        self.unsimulated = 0
         self._entries = self.table.entries
         self._demands = demands
         self._owners: dict[str, OwnerRows] = {}
@@ -311,6 +316,8 @@ class _SubsetChooser:
         is_late = self._is_out_of_time()
         if target in self._without_node and (is_late or not creation.is_affected_by_peers):
             return False
+        if is_late and creation.fits is not fits_anywhere:
+            self.unsimulated += 1
         if is_late or creation.fits(index):
             self._without_node.discard(target)
             return True

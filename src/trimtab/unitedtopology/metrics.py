@@ -19,6 +19,19 @@ class RefusalReason(StrEnum):
     """Its owner wants no more pods than it has, or the status has no space."""
 
 
+class Doubt(StrEnum):
+    """Why it is not known whether a node can take a pod in a subset, so that the pod takes the subset."""
+
+    NOT_FILLED = "not-filled"
+    """The caches of the simulation are not filled yet."""
+    UNREADABLE = "unreadable"
+    """The pod cannot be decoded."""
+    NOT_EVALUATED = "not-evaluated"
+    """The pod has volumes or devices, which simulations do not evaluate."""
+    NO_TIME = "no-time"
+    """The pods of its batch have used the time for simulations."""
+
+
 class Metrics:
     """The metrics of the controller, and of annotations written to pods, in one process."""
 
@@ -91,13 +104,24 @@ class AdmissionMetrics:
             "Reservations withdrawn because the pod was admitted without them.",
             registry=self.registry,
         )
-
         self._refused = Counter(
             "trimtab_subset_reservations_refused_total",
             "Pods admitted without a subset because no owner wants them, by reason; such reviews may be forged.",
             ("reason",),
             registry=self.registry,
         )
+
+        self._doubts = Counter(
+            "trimtab_subset_simulations_skipped_total",
+            "Pods that took a subset of an Adaptive UnitedTopology without knowing whether a node fits, by reason.",
+            ("reason",),
+            registry=self.registry,
+        )
+
+    def record_doubts(self, reason: Doubt, pods: int = 1) -> None:
+        """Count pods that took a subset without knowing whether a node fits."""
+        if pods:
+            self._doubts.labels(reason.value).inc(pods)
 
     def record_refusals(self, reason: RefusalReason, pods: int = 1) -> None:
         """Count pods that got no reservation because no owner wants them."""

@@ -270,20 +270,28 @@ def test_a_subset_that_has_a_node_again_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "want"),
+    ("after", "want", "unsimulated"),
     [
-        pytest.param(0, [0, 0, 0], id="without a result the pod takes the subset"),
-        pytest.param(1, [1, 1, 1], id="the first found no node, and that holds"),
-        pytest.param(2, [1, 1, 1], id="so it does after a yes elsewhere"),
+        pytest.param(0, [0, 0, 0], 3, id="without a result the pod takes the subset"),
+        pytest.param(1, [1, 1, 1], 3, id="the first found no node, and that holds"),
+        pytest.param(2, [1, 1, 1], 2, id="so it does after a yes elsewhere"),
     ],
 )
-def test_out_of_time_no_pod_is_simulated(after: int, want: list[int]) -> None:
+def test_out_of_time_no_pod_is_simulated(after: int, want: list[int], unsimulated: int) -> None:
     """A round must not keep everybody else waiting."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1, after=after)
     made = allocate(of, search.creations(3, is_affected_by_peers=True), now=NOON, is_out_of_time=search.is_out_of_time)
     assert list(made.choices.values()) == want
     assert len(search.asked) == after
+    assert made.unsimulated == unsimulated
+
+
+def test_a_pod_that_is_not_to_be_simulated_is_not_counted_as_late() -> None:
+    """Simulations may be disabled."""
+    of = counted(topology(subset("a"), adaptive=True))
+    made = allocate(of, [PodCreation("of-0", REVISION)], now=NOON, is_out_of_time=lambda: True)
+    assert made.unsimulated == 0
 
 
 def test_a_subset_that_was_found_full_is_used_when_all_are() -> None:

@@ -134,7 +134,13 @@ class Allocator:
                 topology, listed = recounted.topology, recounted.listed_version
                 allocated = await self._allocate(topology, creations, replicas, budget)
         status = _with(topology, allocated.status)
-        return Decision(status, allocated.choices, listed_version=listed, unwanted=allocated.unwanted)
+        return Decision(
+            status,
+            allocated.choices,
+            listed_version=listed,
+            unwanted=allocated.unwanted,
+            unsimulated=allocated.unsimulated,
+        )
 
     def _has_ended_pods(self, topology: UnitedTopology, listed_version: str) -> bool:
         """Whether the cache shows pods that ended, without an announcement, since the pods were counted."""

@@ -32,6 +32,8 @@ class Decision:
     """The pods whose deletion was announced."""
     unwanted: frozenset[str] = frozenset()
     """The reservations that were not made because the owner of the pod wants no more pods."""
+    unsimulated: int = 0
+    """How many pods took a subset because there was no time to simulate them."""
     listed_version: str = ""
     """The resource version of the pods, if they were listed uncached."""
 

@@ -39,7 +39,7 @@ from trimtab.unitedtopology.admission.pending import Assignment
 from trimtab.unitedtopology.admission.simulation import simulates
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import AppliedTopology, OwnerNotFoundError, Topologies
-from trimtab.unitedtopology.metrics import RefusalReason
+from trimtab.unitedtopology.metrics import Doubt, RefusalReason
 
 NAME = "pods"
 PATH = "/pods"
@@ -55,8 +55,9 @@ _LABEL = 63
 """Characters of a label's value; before a pod is validated, a longer one is possible."""
 _OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9.-]")
 
-Simulate = Callable[[JSON, str], bool]
-"""Whether a node in the cluster can take a shaped pod. The second argument is its namespace."""
+Simulate = Callable[[JSON, str], bool | Doubt]
+"""Whether a node in the cluster can take a shaped pod, or why that is not known. The second argument is its
+namespace."""
 DefaultsFor = Callable[[str], Sequence[TopologySpreadConstraint]]
 """The default constraints of pods with this `schedulerName`."""
 Report = Callable[[Object, Reason, str], None]
@@ -193,9 +194,13 @@ class PodReviews:
 
         def simulated(subset: int) -> bool:
             try:
-                return simulate(shaped(subset), namespace)
+                found = simulate(shaped(subset), namespace)
             except InvalidError:
                 return False
+            if isinstance(found, Doubt):
+                self._batcher.metrics.record_doubts(found)
+                return True
+            return found
 
         return fits
 

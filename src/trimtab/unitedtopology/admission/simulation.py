@@ -8,8 +8,9 @@ once they are seen, and are assumed in the same way with the next simulation.
 **A terminating pod counts as gone.** Its successor may have to wait until it has ended; but a rollout finds the
 capacity that the old pods free, and ends in the same subsets as a fresh start.
 
-**True in doubt.** For what the core does not evaluate (volumes, devices), pods that cannot be decoded, and caches that
-are not filled yet, the pod takes the subset. If that was wrong, the controller reschedules it.
+**In doubt, the pod takes the subset**: for what the core does not evaluate (volumes, devices), pods that cannot be
+decoded, and caches that are not filled yet. A metric counts these by reason; if it was wrong, the controller
+reschedules the pod.
 
 Preemption is not considered: a subset has a node only if no pod must be evicted for it.
 
@@ -44,6 +45,7 @@ from trimtab.placement.decisions import Outcome
 from trimtab.placement.engine import place
 from trimtab.placement.profiles import Profile, default_profile
 from trimtab.snapshot import Snapshot
+from trimtab.unitedtopology.metrics import Doubt
 from trimtab.unitedtopology.view import View
 
 ASSUMED_SECONDS = 30.0
@@ -122,10 +124,10 @@ class Simulation:
         """Whether every cache has been filled."""
         return all(cache.synced for cache in self._required)
 
-    def __call__(self, pod: JSON, namespace: str) -> bool:
-        """Whether a node can take this shaped pod; then it is assumed there for a while."""
+    def __call__(self, pod: JSON, namespace: str) -> bool | Doubt:
+        """Whether a node can take this shaped pod, or why that is not known; then it is assumed there for a while."""
         if not self.synced:
-            return True
+            return Doubt.NOT_FILLED
         try:
             new = _in_namespace(codec.convert(pod, Pod), namespace)
             reservation = _reservation(new)
@@ -134,7 +136,7 @@ class Simulation:
             return self._find(new, reservation)
         except InvalidError as error:
             log.debug("%s/%s is not simulated: %s", namespace, pod.get("metadata", {}).get("generateName", ""), error)
-            return True
+            return Doubt.UNREADABLE
 
     def is_certain(self, pod: JSON, namespace: str) -> bool:
         """The same, but false in doubt: for a pod that runs, and would be evicted."""
@@ -145,7 +147,7 @@ class Simulation:
         except InvalidError:
             return False
         self._catch_up()
-        return self._find(new, _reservation(new), is_certain=True)
+        return self._find(new, _reservation(new)) is True
 
     def forget(self, reservation: str) -> None:
         """Do not assume a pod any longer."""
@@ -153,7 +155,7 @@ class Simulation:
 
     # Assumed pods.
 
-    def _find(self, pod: Pod, reservation: str, *, is_certain: bool = False) -> bool:
+    def _find(self, pod: Pod, reservation: str) -> bool | Doubt:
         # The best node does not matter here, only whether there is one.
         profile = replace(self._profile_of(pod.spec.scheduler_name), scores=())
         decision = place(pod, self.snapshot, profile, self._rng)
@@ -163,7 +165,9 @@ class Simulation:
             self.snapshot.assume(msgspec.structs.replace(pod, metadata=metadata), decision.node)
             until = self._clock.monotonic() + round(ASSUMED_SECONDS * SECOND)
             self._assumed[reservation] = _AssumedPod(pod.metadata.namespace, name, until)
-        return decision.node is not None if is_certain else decision.outcome is not Outcome.UNSCHEDULABLE
+        if decision.node is not None or decision.outcome is Outcome.UNSCHEDULABLE:
+            return decision.node is not None
+        return Doubt.NOT_EVALUATED
 
     def _catch_up(self) -> None:
         """Drop assumed pods that have expired, and assume pods of other processes that have no node yet."""
@@ -243,9 +247,9 @@ class SimulationOnDemand:
         self._is_filled = True
         await asyncio.Event().wait()
 
-    def __call__(self, pod: JSON, namespace: str) -> bool:
-        """Whether a node can take this shaped pod; true while that is not known."""
-        return self.simulation(pod, namespace) if self._is_filled else True
+    def __call__(self, pod: JSON, namespace: str) -> bool | Doubt:
+        """Whether a node can take this shaped pod, or why that is not known."""
+        return self.simulation(pod, namespace) if self._is_filled else Doubt.NOT_FILLED
 
     def _seen(self, topology: UnitedTopology) -> None:
         if simulates(topology):

@@ -36,7 +36,7 @@ from trimtab.unitedtopology.admission import pacing
 from trimtab.unitedtopology.admission.allocator import Allocator
 from trimtab.unitedtopology.admission.lookups import Lookups
 from trimtab.unitedtopology.admission.pending import Decision, PendingBatch
-from trimtab.unitedtopology.metrics import AdmissionMetrics, RefusalReason
+from trimtab.unitedtopology.metrics import AdmissionMetrics, Doubt, RefusalReason
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +140,7 @@ class TopologyBatch:
                 decision = await self._commit(topology, batch)
                 batch.answer(decision)
                 self._shared.metrics.record_refusals(RefusalReason.NOT_WANTED, len(decision.unwanted))
+                self._shared.metrics.record_doubts(Doubt.NO_TIME, decision.unsimulated)
             except _StaleError:
                 self.pending.put_back(batch)
                 topology = None

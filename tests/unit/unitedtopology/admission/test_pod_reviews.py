@@ -28,6 +28,7 @@ from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.admission.deletion_reviews import CHECK_AFTER, is_dry_run
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.pod_reviews import Simulate
+from trimtab.unitedtopology.metrics import Doubt
 
 SETS = ("/apis/apps/v1", "replicasets")
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d1", "controller": True}
@@ -256,6 +257,15 @@ async def test_simulation_chooses_the_subset(
     divided["spec"]["scheduleStrategy"] = strategy
     await process.create_topology(divided)
     assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == want
+
+
+async def test_a_pod_in_doubt_takes_the_subset_and_is_counted(processes: Callable[..., WebhookProcess]) -> None:
+    """By the reason for which it is not known whether a node fits."""
+    process = processes(lambda _tree, _namespace: Doubt.NOT_FILLED)
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "a"
+    count = process.subsets.batcher.metrics.registry.get_sample_value
+    assert count("trimtab_subset_simulations_skipped_total", {"reason": "not-filled"}) == 1
 
 
 def only_b(tried: list[str]) -> Simulate:

@@ -26,6 +26,7 @@ from trimtab.unitedtopology.admission.simulation import (
     SimulationOnDemand,
     simulates,
 )
+from trimtab.unitedtopology.metrics import Doubt
 from trimtab.unitedtopology.view import View
 
 JSON = dict[str, Any]
@@ -54,7 +55,7 @@ class Stage:
         self.task = asyncio.create_task(self.view.run())
         await self.world.settle()
 
-    def ask(self, built: PodBuilder, reservation: str = "") -> bool:
+    def ask(self, built: PodBuilder, reservation: str = "") -> bool | Doubt:
         """Whether there is a node for a pod."""
         return self.simulation(annotated(built, reservation).tree(), "default")
 
@@ -176,23 +177,25 @@ async def test_an_unschedulable_pod_takes_no_capacity(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    "tree",
+    ("tree", "why"),
     [
         pytest.param(
             pod("").spec(volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]).tree(),
+            Doubt.NOT_EVALUATED,
             id="volumes",
         ),
-        pytest.param({"metadata": {}, "spec": {"priority": "high"}}, id="what cannot be read"),
+        pytest.param({"metadata": {}, "spec": {"priority": "high"}}, Doubt.UNREADABLE, id="what cannot be read"),
     ],
 )
-async def test_what_is_not_evaluated_fits(stage: Stage, tree: JSON) -> None:
-    """If that was wrong, the controller moves the pod."""
-    assert stage.simulation(tree, "default")
+async def test_what_is_not_evaluated_is_in_doubt(stage: Stage, tree: JSON, why: Doubt) -> None:
+    """The pod takes the subset; one that runs is not evicted for it."""
+    assert stage.simulation(tree, "default") is why
+    assert not stage.simulation.is_certain(tree, "default")
 
 
-async def test_before_the_caches_are_filled_every_pod_fits(cluster: TopologyCluster) -> None:
+async def test_before_the_caches_are_filled_every_pod_is_in_doubt(cluster: TopologyCluster) -> None:
     """Nobody is kept waiting."""
-    assert Stage(cluster).ask(big())
+    assert Stage(cluster).ask(big()) is Doubt.NOT_FILLED
 
 
 async def test_namespaces_that_terms_select_are_known(stage: Stage) -> None:
@@ -229,7 +232,7 @@ async def test_of_equal_nodes_any_is_assumed(stage: Stage) -> None:
 
 
 async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: Stage) -> None:
-    """Until then every subset counts as one with room, and all pods of the cluster are kept once."""
+    """Until then it is in doubt whether subsets have room, and all pods of the cluster are kept once."""
     simulation = Simulation(stage.view, stage.world.clock)
     on_demand = SimulationOnDemand(simulation, stage.view.topologies)
     task = asyncio.create_task(on_demand.run())
@@ -238,7 +241,7 @@ async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: St
     await stage.world.settle()
     too_large = pod("").requests(cpu="5").tree()
     assert on_demand.synced
-    assert on_demand(too_large, "default")
+    assert on_demand(too_large, "default") is Doubt.NOT_FILLED
     assert not len(simulation.snapshot.nodes)
     await stage.world.user.create(UnitedTopology, topology_tree("adaptive", "Adaptive"), namespace="default")
     await stage.world.settle()

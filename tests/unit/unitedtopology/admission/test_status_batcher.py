@@ -675,6 +675,10 @@ async def test_simulations_end_in_time(process: WebhookProcess) -> None:
     everyone = [process.batcher.reserve(KEY, PodCreation(f"of-{number}", "r1", fits)) for number in range(10)]
     await process.settled(asyncio.gather(*everyone))
     assert asked == [0, 0, 0]
+    skipped = process.batcher.metrics.registry.get_sample_value(
+        "trimtab_subset_simulations_skipped_total", {"reason": "no-time"}
+    )
+    assert skipped == 7
 
 
 async def test_an_unreachable_server_is_retried_with_growing_waits(process: WebhookProcess) -> None:
