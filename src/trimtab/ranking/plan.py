@@ -18,6 +18,7 @@ being level on the first (`satisfaction`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ import numpy as np
 from trimtab.api.errors import InvalidError
 from trimtab.ranking import certainty
 from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
-from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.contenders import Contenders, Criterion
 from trimtab.ranking.levelings import Leveling, leveling
 from trimtab.ranking.sequences import (
     LAST_BEFORE_PLAN,
@@ -44,6 +45,15 @@ __all__ = ["Leveling", "Plan", "Policy", "StockChoice", "Victim", "Workload", "p
 
 _NAMED = 3
 """How many domains an explanation names before it counts the rest."""
+_STANDING: Mapping[Criterion, str] = {
+    Criterion.REVISION: "of an older revision",
+    Criterion.UNASSIGNED: "without a node",
+    Criterion.PHASE: "not running yet",
+    Criterion.AVAILABLE: "not available",
+    Criterion.READY: "not ready",
+    Criterion.COST: "with a lower cost of another writer",
+}
+"""What pods are that go before all others, by the criterion that decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +197,8 @@ def _guaranteed(sequence: RemovalSequence, workload: Workload) -> int:
 
 def _obstacles(levelings: Iterable[Leveling], victims: Sequence[Victim], last: int) -> Iterable[str]:
     """Why the result is not level, where it is not."""
-    standing = sum(victim.criterion is not None and victim.criterion.number <= last for victim in victims)
+    found = Counter(victim.criterion for victim in victims if victim.criterion is not None)
+    standing = {criterion: count for criterion, count in found.items() if criterion.number <= last}
     ranked = sum(bool(victim.parts) for victim in victims)
     emptied = sum(victim.by_subset for victim in victims)
     for each in levelings:
@@ -195,14 +206,18 @@ def _obstacles(levelings: Iterable[Leveling], victims: Sequence[Victim], last: i
             continue
         yield from _short_domains(each)
         if standing:
-            yield (
-                f"{each.topology_key}: {_number(standing, 'pod')} had to go first whatever the balance: "
-                "unassigned, pending, not ready, of an older revision, or given a lower cost by another writer"
-            )
+            yield f"{each.topology_key}: {_went_first(standing)}"
         if emptied:
             yield f"{each.topology_key}: {_number(emptied, 'pod')} had to go first, whose subsets are emptied first"
         if ranked:
             yield f"{each.topology_key}: the policy's strategies come before the balance"
+
+
+def _went_first(standing: Mapping[Criterion, int]) -> str:
+    """How many pods went before all others, and what they are."""
+    kinds = [f"{count} {_STANDING[criterion]}" for criterion, count in standing.items()]
+    words = ", ".join(kinds) if len(kinds) > 1 else _STANDING[next(iter(standing))]
+    return f"{_number(sum(standing.values()), 'pod')} had to go first whatever the balance: {words}"
 
 
 def _short_domains(found: Leveling) -> Iterable[str]:

@@ -212,11 +212,18 @@ def reason_without_costs(plans: Sequence[ControllerPlan]) -> HoldOutcome:
 
 
 def warnings(plans: Sequence[ControllerPlan], *, is_complete: bool = True) -> tuple[str, ...]:
-    """The warnings for the user: the result of the plan, and what may be left without it."""
+    """The warnings for the user: the result of the plan, what may be left without it, and why it is not level."""
     several = len(plans) > 1
-    return tuple(
-        f"{each.size.name}: {_outlook(each, is_complete)}" if several else _outlook(each, is_complete) for each in plans
-    )
+    texts = ((each, text) for each in plans for text in (_outlook(each, is_complete), *_obstacles(each)))
+    return tuple(f"{each.size.name}: {text}" if several else text for each, text in texts)
+
+
+def _obstacles(plan: ControllerPlan) -> tuple[str, ...]:
+    """Why the plan leaves a constraint unlevel, where that is what its summary is about."""
+    leveling = decisive_leveling(plan.plan)
+    if plan.delivery is None or leveling is None or leveling.skew_after <= 1:
+        return ()
+    return tuple(each for each in plan.plan.obstacles if each.startswith(f"{leveling.topology_key}: "))
 
 
 def _outlook(plan: ControllerPlan, is_complete: bool) -> str:

@@ -92,7 +92,15 @@ def test_a_pod_that_somebody_made_dear_stays() -> None:
     dear = [pod(f"dear{i}").on("a1").created(OLD).ready().cost(7) for i in range(3)]
     made = planned(cluster("a: a1", "b: b1").running("b1", "b1").with_pods(*dear), 3)
     assert set(made.keys) == {"default/pod-00", "default/pod-01"}
-    assert made.obstacles[0].startswith(f"{ZONE}: 2 pods had to go first whatever the balance: unassigned, pending")
+    want = f"{ZONE}: 2 pods had to go first whatever the balance: with a lower cost of another writer"
+    assert made.obstacles[0] == want
+
+
+def test_obstacles_name_what_the_pods_are_that_go_first() -> None:
+    """With a count of each kind, where there are several."""
+    starting = [pod("u1").on("b1").created(OLD), pod("u2").created(OLD).phase("Pending")]
+    made = planned(cluster("a: a1", "b: b1").running("a1", "a1", "a1", "b1").with_pods(*starting), 4)
+    assert made.obstacles[-1].endswith(": 2 pods had to go first whatever the balance: 1 without a node, 1 not ready")
 
 
 def test_a_cost_that_trimtab_wrote_is_nobodys_wish() -> None:

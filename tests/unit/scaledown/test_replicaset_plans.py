@@ -183,6 +183,22 @@ def test_warnings_name_the_replicaset_where_there_are_several() -> None:
     )
 
 
+def test_warnings_say_why_a_plan_is_not_level() -> None:
+    """Pods that are not ready go first, whatever they cost; a plan that is level needs no reason."""
+    pods = [pod(name).on(name[0]).phase("Running").created(HOUR) for name in ("a1", "a2", "a3", "x1", "x2", "x3")]
+    ready = [each.ready(HOUR) if number < 4 else each for number, each in enumerate(pods)]
+    snapshot = cluster("z1: a", "z2: x").with_pods(*ready).snapshot()
+    workload = Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
+    made = plan(workload, snapshot, replicas=4, now=NOW)
+    size = ControllerSize("uid", "web-1", 6, 4)
+    assert warnings([ControllerPlan(size, made, Delivery(Side.VICTIMS, ()))]) == (
+        "kept 3/1; stock would leave 3/1",
+        f"{ZONE}: 2 pods had to go first whatever the balance: not ready",
+    )
+    level = plan(workload, snapshot, replicas=2, now=NOW)
+    assert warnings([ControllerPlan(size, level, Delivery(Side.VICTIMS, ()))])[1:] == ()
+
+
 def test_the_warning_names_strategies_where_they_decided() -> None:
     """Strategies may leave zones less even than stock would: then the warning does not mention zones."""
     said = {"a": "1", "b": "2", "x": "9", "y": "9"}
