@@ -57,6 +57,8 @@ def _disturbance(arena: Arena, result: Round, answered: float) -> str:
     """What else may have decided what is left; empty if nothing."""
     if result.workload == UNITED:
         return "subsets decide, not levels"
+    if result.after.keys() - result.before.keys():
+        return "a zone joined meanwhile"
     if arena.was_touched(result.workload, answered):
         return "another fault changed the pods"
     if arena.webhook_outages.overlap(result.requested_at, answered):

@@ -13,9 +13,10 @@ with the fewest writes is taken of those that make the result certain:
 4. all survivors.
 
 Where the controller's other criteria cannot be relied on (pods that are not ready yet, a rollout, more deletions than
-it does in one sync), only 3 and 4 are tried: then costs alone decide. Victims are preferred where that takes few more
-writes, because costs on survivors leave the victims tied: a survivor that goes for another reason then spares one of
-them by chance.
+it does in one sync), only 3 and 4 are tried: then costs alone decide. Where pods are not ready yet, other pods than the
+victims may get costs too, for the case that they become ready (`hedges`). Victims are preferred where that takes few
+more writes, because costs on survivors leave the victims tied: a survivor that goes for another reason then spares one
+of them by chance.
 
 **Which order.** The first victims of a plan are the best plan for a smaller scale-down, and the last survivors the best
 for a larger one. So victims are written first one first, and survivors last one first: wherever writing stops, what was
@@ -29,13 +30,14 @@ they are a tie-break.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
 from trimtab.ranking.costs import INT32_MAX, LIMIT, Side
+from trimtab.ranking.hedges import hedged_order
 from trimtab.ranking.levelings import StockCounts
 from trimtab.ranking.plan import Plan, outcomes, possible_victims
 from trimtab.ranking.sequences import places_in, removal_sequence, stock_order
@@ -52,6 +54,8 @@ _WORTHWHILE = 0.8
 """A partial set of costs that is larger than this share of its side is not tried: writing all is as good."""
 _PREFERENCE = 1.25
 """Victims are written if that takes no more than so many times the writes on survivors."""
+_HEDGES = 50
+"""So many costs are written for the case that starting pods become ready, even if fewer would do without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ class Delivery:
     costs: tuple[tuple[str, int], ...]
     is_exact: bool = False
     """Whether costs alone put every victim before every survivor, whenever the controller acts."""
+    hedges: frozenset[str] = frozenset()
+    """Those of the pods that go only if starting pods become ready, or only if they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +202,8 @@ def deliver(
     if rely and found is None:
         return Delivery(Side.VICTIMS, ())
     candidates = [*(_partial(task, found) if found is not None else ()), *_whole(task)]
-    return min(candidates, key=_effort(task), default=None)
+    best = min(candidates, key=_effort(task), default=None)
+    return best if rely or best is None else _hedged(task, policy, best, now)
 
 
 def expectations(
@@ -274,6 +281,22 @@ def _whole(task: _Task) -> Iterator[Delivery]:
             yield Delivery(Side.VICTIMS, tuple(costs.items()), task.separates(costs))
 
 
+def _hedged(task: _Task, policy: Policy | None, best: Delivery, now: int | None) -> Delivery:
+    """Costs that are right as well if starting pods become ready (`hedges`); the best others where that is too much."""
+    if policy is not None and any(strategy.recompute for strategy in policy.combination.strategies):
+        return best
+    order = hedged_order(task.workload, task.snapshot, policy, task.victims, now)
+    if set(order) == set(task.victims) or len(order) > max(_HEDGES, _PREFERENCE * len(best.costs)):
+        return best
+    written = [key for key in order if task.costs[key].is_writable]
+    others = [key for key in task.costs if key not in set(order)]
+    costs = _counted_up(task, written, others)
+    if costs is None or task.counterexample(costs) is not None:
+        return best
+    certain = set(task.victims) & set(order[: len(task.victims)])
+    return Delivery(Side.VICTIMS, tuple(costs.items()), hedges=frozenset(costs.keys() - certain))
+
+
 def _is_enough(task: _Task, costs: Mapping[str, int]) -> bool:
     """Costs of other writers that are obeyed can make it impossible; then a certain result is enough."""
     return task.separates(costs) or task.counterexample(costs) is None
@@ -283,10 +306,19 @@ def _numbered(task: _Task, side: Side, chosen: set[str]) -> dict[str, int] | Non
     """Costs for the chosen pods of one side, in the order in which they go; None where int32 has no room."""
     order = [key for key in (task.victims if side is Side.VICTIMS else task.survivors) if key in chosen]
     written = [key for key in order if task.costs[key].is_writable]
-    size, first = len(task.costs), _first_step(task, side)
-    steps = {key: first + at for at, key in enumerate(written)} if side is Side.SURVIVORS else {}
     if side is Side.VICTIMS:
-        steps = {key: first - size + at for at, key in enumerate(written)}
+        return _counted_up(task, written, task.survivors)
+    first = max((0, *_steps_of(task, task.victims))) + 1
+    return _within_int32(task, {key: first + at for at, key in enumerate(written)})
+
+
+def _counted_up(task: _Task, written: Sequence[str], others: Iterable[str]) -> dict[str, int] | None:
+    """Costs for pods that go, from minus the number of all pods on, below zero and below those of others."""
+    first = min((0, *_steps_of(task, others))) - len(task.costs)
+    return _within_int32(task, {key: first + at for at, key in enumerate(written)})
+
+
+def _within_int32(task: _Task, steps: Mapping[str, int]) -> dict[str, int] | None:
     if any(abs(step) > INT32_MAX for step in steps.values()):
         return None
     return {key: _moved(task.costs[key], step) for key, step in steps.items()}
@@ -297,12 +329,10 @@ def _moved(cost: PodCost, step: int) -> int:
     return cost.base + max(-LIMIT, min(step, LIMIT)) if cost.banded else step
 
 
-def _first_step(task: _Task, side: Side) -> int:
-    """Where to begin: beyond zero, and beyond every cost that stays on the other side."""
-    others = task.survivors if side is Side.VICTIMS else task.victims
-    offsets = [each.current - (each.base if each.banded else 0) for each in (task.costs[key] for key in others)]
-    replaced = [offset for key, offset in zip(others, offsets, strict=True) if _counts_as_step(task.costs[key], task)]
-    return min((0, *replaced)) if side is Side.VICTIMS else max((0, *replaced)) + 1
+def _steps_of(task: _Task, others: Iterable[str]) -> list[int]:
+    """The costs on the other side that ours have to go beyond, as steps."""
+    found = (task.costs[key] for key in others)
+    return [each.current - (each.base if each.banded else 0) for each in found if _counts_as_step(each, task)]
 
 
 def _counts_as_step(cost: PodCost, task: _Task) -> bool:

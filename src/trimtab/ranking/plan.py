@@ -37,6 +37,7 @@ from trimtab.ranking.sequences import (
     removal_sequence,
     stock_order,
 )
+from trimtab.ranking.victims import Order
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
@@ -138,7 +139,7 @@ def plan(
         victims=victims,
         stock=StockChoice(pod_keys(snapshot, possible.always), pod_keys(snapshot, possible.possible)),
         levelings=levelings,
-        obstacles=(*sequence.notes, *_obstacles(levelings, victims, LAST_BEFORE_PLAN[workload.foreign_costs])),
+        obstacles=(*sequence.notes, *_obstacles(levelings, victims, _standing(sequence, stock, workload))),
         guaranteed=_guaranteed(sequence, workload),
     )
 
@@ -195,10 +196,17 @@ def _guaranteed(sequence: RemovalSequence, workload: Workload) -> int:
     return len(workload.constraints) if sequence.hierarchical else 1
 
 
-def _obstacles(levelings: Iterable[Leveling], victims: Sequence[Victim], last: int) -> Iterable[str]:
+def _standing(sequence: RemovalSequence, stock: Order, workload: Workload) -> Mapping[Criterion, int]:
+    """How many victims go before the pod that stays longest by a criterion that comes before the plan."""
+    criteria = stock.deciding_all(sequence.rows[: sequence.count], int(sequence.rows[-1])) if sequence.count else ()
+    last = LAST_BEFORE_PLAN[workload.foreign_costs]
+    return Counter(criterion for criterion in criteria if criterion.number <= last)
+
+
+def _obstacles(
+    levelings: Iterable[Leveling], victims: Sequence[Victim], standing: Mapping[Criterion, int]
+) -> Iterable[str]:
     """Why the result is not level, where it is not."""
-    found = Counter(victim.criterion for victim in victims if victim.criterion is not None)
-    standing = {criterion: count for criterion, count in found.items() if criterion.number <= last}
     ranked = sum(bool(victim.parts) for victim in victims)
     emptied = sum(victim.by_subset for victim in victims)
     for each in levelings:

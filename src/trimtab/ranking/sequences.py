@@ -95,17 +95,21 @@ def removal_sequence(
     preference: IntColumn,
     count: int,
     now: int | None,
+    standing: IntColumn | None = None,
 ) -> RemovalSequence:
-    """The sequence of a workload's pods; between equals, those with the lower preference go first."""
+    """The sequence of a workload's pods; between equals, those with the lower preference go first.
+
+    `standing` replaces the criteria of Kubernetes that come before the plan; not for ranks that hold for one step.
+    """
     if policy is None or not policy.combination.strategies:
-        return _ranked_sequence(workload, snapshot, stock, preference, count, None)
+        return _ranked_sequence(workload, snapshot, stock, preference, count, None, standing=standing)
     combined = policy.rank(snapshot, workload.rows, now)
     if combined.unranked.any():
-        sequence = _ranked_sequence(workload, snapshot, stock, preference, count, None)
+        sequence = _ranked_sequence(workload, snapshot, stock, preference, count, None, standing=standing)
         return replace(sequence, notes=(_unranked(combined),))
     if combined.recompute and count > 1:
         return _recomputed_sequence(workload, snapshot, policy, stock, count, now)
-    return _ranked_sequence(workload, snapshot, stock, preference, count, combined)
+    return _ranked_sequence(workload, snapshot, stock, preference, count, combined, standing=standing)
 
 
 def stock_order(workload: Workload, snapshot: Snapshot, now: int | None) -> Order:
@@ -131,10 +135,12 @@ def _ranked_sequence(
     count: int,
     combined: Combined | None,
     spreads: tuple[Spread, ...] | None = None,
+    standing: IntColumn | None = None,
 ) -> RemovalSequence:
     """All pods in sequence, by ranks that hold for all victims; `spreads` are those of its constraints, if known."""
     rows = workload.rows
-    standing = _standing(stock, LAST_BEFORE_PLAN[workload.foreign_costs])
+    if standing is None:
+        standing = _standing(stock, LAST_BEFORE_PLAN[workload.foreign_costs])
     subsets = workload.tier_column(snapshot)
     ranks = np.zeros(len(rows), dtype=np.int64) if combined is None else descending(combined.total)
     tiers = packed((standing, subsets, ranks)).keys

@@ -196,8 +196,9 @@ class PlanDelivery:
         )
 
     def _uids(self, plans: Sequence[ControllerPlan]) -> Iterable[str]:
-        """The pods to which these plans give costs."""
-        costs = (key for plan in plans if plan.delivery is not None for key, _ in plan.delivery.costs)
+        """The pods to which these plans give costs that decide in any case."""
+        deliveries = (plan.delivery for plan in plans if plan.delivery is not None)
+        costs = (key for each in deliveries for key, _ in each.costs if key not in each.hedges)
         pods = (self._view.snapshot.pod(key) for key in costs)
         return (pod.metadata.uid for pod in pods if pod is not None)
 

@@ -461,6 +461,37 @@ async def test_the_answer_waits_for_our_own_watch(cluster: ScaleCluster) -> None
     assert 1.8 <= took <= 2.0
 
 
+@pytest.mark.parametrize(
+    ("becomes_ready", "left"),
+    [pytest.param(True, [3, 3, 4], id="ready in time"), pytest.param(False, [2, 4, 4], id="not ready in time")],
+)
+async def test_pods_may_become_ready_before_the_controller_acts(
+    cluster: ScaleCluster, becomes_ready: bool, left: list[int]
+) -> None:
+    """Two of twelve go. Pods of one zone are not ready: two of these are planned; ready ones go level. No miss."""
+    starting = [each.metadata.name for each in await cluster.pods() if each.spec.node_name.startswith("c-")]
+    await set_ready(cluster, starting, "False")
+    await cluster.stop()
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(10)))
+    assert held.warnings[1].endswith("2 pods had to go first whatever the balance: not ready")
+    await cluster.held(cluster.user.resize(Deployment, "web", 10, namespace="default"))
+    if becomes_ready:
+        await set_ready(cluster, starting, "True")
+    await cluster.resume()
+    assert sorted(await cluster.spread()) == left
+    await cluster.advance(4)
+    assert await cluster.costs() == []
+    assert not any(cluster.count("misses_total", cause=cause.value) for cause in MissCause)
+
+
+async def set_ready(cluster: ScaleCluster, names: list[str], status: str) -> None:
+    """Let pods be ready, or not."""
+    for name in names:
+        change = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+        await cluster.user.patch(Pod, name, change, namespace="default", subresource="status")
+    await cluster.settle()
+
+
 async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None:
     """A controller that lags behind chooses by what it sees: counted, and waited for the next time."""
     cluster.wire.hold("pods")  # the workload controllers see nothing new of pods
