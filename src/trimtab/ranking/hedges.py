@@ -56,33 +56,31 @@ class _Hedge:
         self._workload, self._snapshot, self._policy, self._count, self._now = workload, snapshot, policy, count, now
         self._stock = stock_order(workload, snapshot, now)
         self._places = places_in(self._stock)
-        passing = self._keys(is_passing=True)
-        self.is_starting = passing < passing.max(initial=0)
+        last = LAST_BEFORE_PLAN[workload.foreign_costs]
+        levels = [level for level in self._stock.levels if level.criterion.number <= last]
+        passing = [at for at, level in enumerate(levels) if level.criterion in _PASSING]
+        columns = [level.keys(ALL) for level in levels]
+        self._before, self._after = columns[: passing[0]], columns[passing[-1] + 1 :]
+        """The criteria that come before and after those that may change."""
+        self._passing = packed(columns[passing[0] : passing[-1] + 1]).keys
+        self.is_starting = self._passing < self._passing.max(initial=0)
 
     def complete(self, planned: Mask) -> IntColumn:
         """The victims that are not starting, and the pods that complete them if all are ready."""
-        first = planned & ~self.is_starting
-        return self._first(self._packed(~first, self._keys(is_passing=False)))
+        others = ~(planned & ~self.is_starting)
+        return self._first([others, *self._before, *self._after])
 
     def both(self) -> IntColumn:
         """The victims if all are ready, and the starting pods that go beside them if none becomes ready."""
-        first = self._first(self._keys(is_passing=False))
-        is_first = np.isin(self._workload.rows, first)
-        then = self._first(self._packed(self._keys(is_passing=True), ~is_first, self._keys(is_passing=False)))
+        first = self._first([*self._before, *self._after])
+        others = ~np.isin(self._workload.rows, first)
+        then = self._first([*self._before, self._passing, others, *self._after])
         return np.concatenate([first, then[~np.isin(then, first)]])
 
-    def _first(self, standing: IntColumn) -> IntColumn:
-        """The rows of the pods that go first, if this comes before the plan."""
+    def _first(self, columns: Sequence[npt.NDArray[Any]]) -> IntColumn:
+        """The rows of the pods that go first, if these columns come before the plan."""
+        standing = packed([np.zeros_like(self._passing), *columns]).keys
         sequence = removal_sequence(
             *(self._workload, self._snapshot, self._policy, self._stock, self._places, self._count, self._now), standing
         )
         return sequence.rows[: self._count]
-
-    def _keys(self, *, is_passing: bool) -> IntColumn:
-        """The criteria that come before the plan, those that may change or the others."""
-        last = LAST_BEFORE_PLAN[self._workload.foreign_costs]
-        levels = [level for level in self._stock.levels if level.criterion.number <= last]
-        return self._packed(*(each.keys(ALL) for each in levels if (each.criterion in _PASSING) is is_passing))
-
-    def _packed(self, *columns: npt.NDArray[Any]) -> IntColumn:
-        return packed([np.zeros(len(self._workload.rows), dtype=np.int64), *columns]).keys

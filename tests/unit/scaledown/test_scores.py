@@ -296,7 +296,8 @@ NODES = [name for names in ZONES.values() for name in names]
 def test_no_result_is_less_level_than_stock_may_leave_it(
     places: list[str], tainted: set[str], sizes: list[str], constraint: str, data: st.DataObject
 ) -> None:
-    """On the constraints that the profile enforces, whatever the nodes score and whatever stock does."""
+    """On the constraints that the profile enforces, whatever the nodes score and whatever stock does. A more level zone
+    may cost the level of nodes."""
     made = cluster(*(f"{zone}: {' '.join(names)}" for zone, names in ZONES.items()))
     for name, cpu in zip(NODES, sizes, strict=True):
         made.node(name).allocatable(cpu=cpu, memory="64Gi", pods="110")
@@ -308,6 +309,7 @@ def test_no_result_is_less_level_than_stock_may_leave_it(
     snapshot = snapshot_of(made.with_pods(*pods))
     to = data.draw(st.integers(1, len(places) - 1), label="to")
     found = planned(snapshot, to)
-    assert found.levelings[0].skew_after <= found.levelings[0].stock_skews[0]
-    if constraint == "default":
-        assert found.levelings[1].skew_after <= found.levelings[1].stock_skews[1]
+    zones, nodes = found.levelings
+    assert zones.skew_after <= zones.stock_skews[0]
+    if constraint == "default" and zones.skew_after == zones.stock_skews[1]:
+        assert nodes.skew_after <= nodes.stock_skews[1]
