@@ -18,17 +18,17 @@ when the server got around to it.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
 
 from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.processes import return_free_memory
 
 MAX_BODY = 7 * 1024 * 1024
 
@@ -213,13 +213,7 @@ class Connections(web.Server):
             await asyncio.sleep(_TRIM_SECONDS)
             if not self._quiet and len(self.connections) <= self.limits.connections // 8:
                 self._quiet = True
-                await asyncio.to_thread(_trim_heap)
+                await asyncio.to_thread(return_free_memory)
 
 
 _TRIM_SECONDS = 10.0
-
-
-def _trim_heap() -> None:
-    """Give free memory of the heap back, where the C library can (glibc)."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -7,6 +7,7 @@ ends all of them.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from trimtab.kube.clocks import SECOND, Clock, cancel, within
 from trimtab.kube.errors import LeadershipLost
 from trimtab.kube.events import Recorder
 from trimtab.kube.leases import Elector
+from trimtab.kube.processes import return_free_memory
 from trimtab.kube.resources import Resource
 from trimtab.kube.runners import Runner
 
@@ -276,6 +278,8 @@ class LeaderElectedComponent(Generic[M]):
                 log.warning("%s; waiting to acquire the lease again", error)
             finally:
                 self._current = None
+            gc.collect()  # the parts of a term refer to one another, and the collector runs rarely
+            asyncio.get_running_loop().run_in_executor(None, return_free_memory)
 
     async def _term(self, elector: Elector) -> None:
         caches = self._caches.term()

@@ -54,6 +54,12 @@ def return_large_buffers() -> None:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
+def return_free_memory() -> None:
+    """Return what is free to the system, where the C library can (glibc): it keeps freed memory for later."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def prefer_event_loop() -> None:
     """Let a thread that computes give way after half a millisecond instead of five.
 

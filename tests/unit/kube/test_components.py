@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import random
+import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +19,7 @@ from trimtab.api.annotations import Reason
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod
+from trimtab.kube import components
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -107,6 +112,43 @@ async def test_a_leader_elected_component_is_created_anew_for_each_term() -> Non
     await cancel(task)
     assert made[1].ended
     assert led.synced
+
+
+class Knot(Part):
+    """A component whose parts refer to one another."""
+
+    def __init__(self) -> None:
+        super().__init__(error=LeadershipLost("taken"))
+        self.itself = self
+
+
+async def test_nothing_is_left_of_a_term(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Also where its parts refer to one another, and though the garbage collector runs rarely."""
+    caplog.set_level(logging.ERROR)  # the record of a lost lease, which pytest keeps, refers to what raised it
+    returned = threading.Event()
+    monkeypatch.setattr(components, "return_free_memory", returned.set)
+    clock = VirtualClock()
+    client = Client(FakeServer(clock), clock=clock, rng=random.Random(1))
+    made: list[weakref.ref[Knot]] = []
+
+    def make(_: Client, __: Caches[None]) -> Part:
+        knot = Knot()
+        made.append(weakref.ref(knot))
+        return knot
+
+    def elect() -> Elector:
+        return Elector(client, name="lease", namespace="default", identity="me", rng=random.Random(1))
+
+    gc.disable()
+    try:
+        task = asyncio.ensure_future(LeaderElectedComponent(Caches(client, None), elect, make).run())
+        while len(made) < 2:
+            await clock.advance(1)
+    finally:
+        gc.enable()
+    assert made[0]() is None
+    assert await asyncio.to_thread(returned.wait, 10)
+    await cancel(task)
 
 
 async def test_a_candidate_leads_until_the_lease_is_lost_and_tries_again() -> None:
