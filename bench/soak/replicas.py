@@ -26,6 +26,7 @@ WEBHOOKS, CONTROLLERS, SCHEDULER = "webhooks", "controllers", "scheduler"
 COMPONENTS = (WEBHOOKS, CONTROLLERS, SCHEDULER)
 READY_SECONDS = 90.0
 _RESTART_DELAY = 0.5
+_POLL = 0.2
 _LOST = "could not renew the lease"
 _TIMEOUT = aiohttp.ClientTimeout(total=3.0)
 
@@ -97,9 +98,10 @@ class Replica:
         return self.current.died is None and self.current.process.returncode is not None
 
     @property
-    def has_lost_its_lease(self) -> bool:
-        """Whether its process has ended because it lost its lease, as a scheduler must."""
-        return _LOST in self.current.log.read_text(errors="replace")[-500:]
+    def has_ended_as_it_must(self) -> bool:
+        """Whether its process has ended by itself because it lost its lease, as a scheduler must."""
+        is_scheduler = self.component == SCHEDULER and self.has_ended_by_itself
+        return is_scheduler and _LOST in self.current.log.read_text(errors="replace")[-500:]
 
     async def start(self, shift: float = 0.0, preload: str = "") -> None:
         """Start a process, with a wall clock that is so many seconds ahead."""
@@ -122,20 +124,31 @@ class Replica:
 
     async def restart(self, shift: float = 0.0, preload: str = "") -> None:
         """Start a process where one has ended, as a kubelet would, and wait until it is ready."""
-        await asyncio.sleep(_RESTART_DELAY)
-        await self.start(shift, preload)
-        await self.wait_ready()
+        deadline = time.monotonic() + READY_SECONDS
+        is_ready = False
+        while not is_ready:
+            await asyncio.sleep(_RESTART_DELAY)
+            await self.start(shift, preload)
+            is_ready = await self._becomes_ready(deadline)
 
     async def wait_ready(self, patience: float = READY_SECONDS) -> None:
-        """Wait until it says that it is ready."""
-        began = time.monotonic()
+        """Wait until it says that it is ready. A process that has lost its lease is restarted meanwhile."""
+        deadline = time.monotonic() + patience
+        while not await self._becomes_ready(deadline):
+            await asyncio.sleep(_POLL)
+
+    async def _becomes_ready(self, deadline: float) -> bool:
+        """Whether the process says in time that it is ready; false if it has ended as it must."""
         while await self.get("/readyz") is None:
+            if time.monotonic() > deadline:
+                said = await self.get("/readyz", is_any=True)
+                raise ProcessError(f"{self.name} is not ready in time: {said or 'no answer'}")
+            if self.has_ended_as_it_must:
+                return False
             if self.has_ended_by_itself:
                 raise ProcessError(f"{self.name} has ended; see {self.current.log}")
-            if time.monotonic() - began > patience:
-                said = await self.get("/readyz", is_any=True)
-                raise ProcessError(f"{self.name} is not ready after {patience:.0f} s: {said or 'no answer'}")
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(_POLL)
+        return True
 
     async def get(self, path: str, *, is_any: bool = False) -> str | None:
         """A page that it serves; None if it does not answer, or, unless `is_any`, not with 200."""

@@ -18,7 +18,7 @@ from bench.soak import judging
 from bench.soak.arena import Arena
 from bench.soak.installation import BUDGET
 from bench.soak.judging import Histogram
-from bench.soak.replicas import SCHEDULER, WEBHOOKS, Replica
+from bench.soak.replicas import WEBHOOKS, Replica
 
 INTERVAL = 3.0
 MARKS = (60.0, 600.0, 3600.0)
@@ -128,7 +128,7 @@ class Sampler:
         if replica.changing.locked() or not replica.has_ended_by_itself:
             self.arena.ledger.check(judging.ALIVE, holds=True)
             return
-        is_expected = replica.component == SCHEDULER and replica.has_lost_its_lease
+        is_expected = replica.has_ended_as_it_must
         detail = f"{replica.name} ended with {replica.current.process.returncode}; see {replica.current.log}"
         self.arena.ledger.check(judging.ALIVE, is_expected, detail)
         self.arena.ledger.note("schedulers that ended because they lost their lease", is_expected)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
 from tools.mutants.operators import Mutant
-
-_MOST_REPEATS = 500
+from tools.mutants.recording import ExecutedLines, recording
 
 
 @dataclass
@@ -73,47 +68,9 @@ class Coverage:
     @contextmanager
     def record(self, test: str, paths: Iterable[str]) -> Iterator[None]:
         """Record what is executed within the block."""
-        tracer = _Tracer({path: set() for path in paths})
+        executed = ExecutedLines(paths)
         started = time.process_time()  # however busy the machine is
-        threading.settrace(tracer.call)
-        sys.settrace(tracer.call)
-        try:
+        with recording(executed):
             yield
-        finally:
-            sys.settrace(None)
-            threading.settrace(None)
         self.seconds[test] = time.process_time() - started
-        self.lines[test] = {path: lines for path, lines in tracer.lines.items() if lines}
-
-
-class _Tracer:
-    """A trace function that notes lines of some files and passes over all others.
-
-    A function that has executed no further line in so many calls is not looked at again: in a property, most calls
-    repeat what others did.
-    """
-
-    def __init__(self, lines: dict[str, set[int]]) -> None:
-        self.lines = lines
-        self._by_name: dict[str, set[int] | None] = {}
-        self._repeats: dict[CodeType, int] = {}
-
-    def call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        code = frame.f_code
-        if code.co_filename not in self._by_name:
-            self._by_name[code.co_filename] = self._of(code.co_filename)
-        lines = self._by_name[code.co_filename]
-        if lines is None or self._repeats.get(code, 0) > _MOST_REPEATS:
-            return None
-        self._repeats[code] = self._repeats.get(code, 0) + 1
-
-        def line(inner: FrameType, _event: str, _argument: Any) -> Any:
-            if inner.f_lineno not in lines:
-                lines.add(inner.f_lineno)
-                self._repeats[code] = 0
-            return line
-
-        return line
-
-    def _of(self, name: str) -> set[int] | None:
-        return next((lines for path, lines in self.lines.items() if name.endswith("/" + path)), None)
+        self.lines[test] = {path: lines for path, lines in executed.lines.items() if lines}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from tools.mutants.coverage import Coverage
 from tools.mutants.memory import CoverageCache, History
 from tools.mutants.operators import Identity, mutants
 from tools.mutants.processes import forked
+from tools.mutants.recording import ExecutedLines, recording, traced
 from tools.mutants.replacement import apply
 from tools.mutants.report import Outcome, Result
 from tools.mutants.run import ROOT, sample
@@ -109,6 +113,25 @@ def test_every_file_of_tests_has_its_turn() -> None:
     coverage = Coverage(dict.fromkeys(names, lines), {name: 1.0 + names.index(name) / 100 for name in names})
     found = [name.removeprefix("tests/test_")[:5] for name in coverage.tests(mutant, 8.5)]
     assert found == ["appor"] * 4 + ["other", "third"] + ["appor"] * 2
+
+
+@pytest.mark.parametrize("record", [recording, traced], ids=["as this Python can", "by tracing"])
+def test_executed_lines_are_recorded_once_for_each_test(record: Callable[..., AbstractContextManager[None]]) -> None:
+    """Also where an earlier test has executed them, and only those of the files in question."""
+    text, first = inspect.getsourcelines(webster)
+    numbers = {line.strip(): number for number, line in enumerate(text, first)}
+
+    def lines() -> set[int]:
+        executed = ExecutedLines([APPORTIONMENT])
+        with record(executed):
+            webster([50, 50], 7)
+        return executed.lines[APPORTIONMENT]
+
+    found = forked(lambda: (lines(), lines()))
+    assert found is not None
+    assert found[0] == found[1]
+    assert {numbers["whole = sum(parts)"], numbers["return assigned"]} < found[0]
+    assert numbers["return [0] * len(parts)"] not in found[0]
 
 
 def test_coverage_is_recorded_again_for_what_has_changed(tmp_path: Path) -> None:
