@@ -38,7 +38,7 @@ FORGERY = "forged reviews learn nothing"
 INVARIANTS = (LIMITS, NO_COSTS, LEVEL, NOT_REFUSED, BUDGET, ONE_LEADER, MEMORY, EVENT_LOOP, ALIVE, RECOVERS, FORGERY)
 
 HASH = "pod-template-hash"
-WARM_UP = 300.0
+WARM_UP = 600.0
 """Seconds after which the memory of a process should grow no more."""
 _GROWTH = 1.25
 _SLACK = 16.0
