@@ -55,6 +55,12 @@ def test_after_a_conflict_the_wait_is_random_and_bounded(pace: float, conflicts:
     assert 0 <= wait <= min(2 * pace, pacing.LONGEST_AFTER_CONFLICT) / conflicts**2
 
 
+def test_the_wait_shrinks_with_the_square_of_conflicts() -> None:
+    """No faster: with dozens of processes, those that have lost often would all be back at once."""
+    waits = [pacing.after_conflict(0.01, conflicts, random.Random(3)) for conflicts in (1, 2, 3)]
+    assert waits == pytest.approx([waits[0], waits[0] / 4, waits[0] / 9])
+
+
 def test_processes_that_lost_together_are_spread() -> None:
     """Their waits cover the whole interval, so that they do not conflict again."""
     rng = random.Random(1)
