@@ -13,7 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.admission.metrics import ReviewOutcome
 from trimtab.admission.server import AdmissionServer
@@ -35,6 +34,7 @@ from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.view import View as TopologyView
 from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.testing import Wire
 
 JSON = dict[str, Any]
 

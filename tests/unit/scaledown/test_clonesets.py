@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.cloneset.clusters import CloneSetCluster, manifest, template
-from tests.unit.lab.workloads.clusters import Wire
 from trimtab.api import codec, crds
 from trimtab.api.annotations import DELETION_COST, RANK
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
@@ -29,6 +28,7 @@ from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import pod
+from trimtab_lab.testing import Wire
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
 LEVEL = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec()),))

@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.cloneset.clusters import manifest
-from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target
 from trimtab.api.annotations import RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import CloneSet
@@ -24,6 +23,7 @@ from trimtab.kube.resources import Resource
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.findings import WITH_POD_COST
 from trimtab.scaledown.policy.workloads import workload_ref
+from trimtab_lab.testing import Wire
 
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")
 CARRIERS = ["PodGroupCost", "AlphaAnnotation", "Annotation"]
