@@ -149,7 +149,7 @@ async def _run_servers(pipe: Connection) -> None:
             runner = web.ServerRunner(web.Server(_echo, access_log=None))
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=lab.identity.ssl_context()).start()
-            authority = lab.identity.authority.pair.certificate.decode()
+            authority = lab.identity.authority.decode()
             pipe.send((int(lab.url.rpartition(":")[2]), int(runner.addresses[0][1]), authority))
             await asyncio.to_thread(pipe.recv)
             await runner.cleanup()
