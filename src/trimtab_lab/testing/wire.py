@@ -83,7 +83,7 @@ class Wire:
             refused = self.refuse(request) if self.refuse else None
             if refused is not None:
                 raise refused
-            status, body = await self._answer(request)
+            status, body = await self.answer(request)
         except StatusError as error:
             status, body = error.code, encode(error.status)
         if self.after is not None:
@@ -117,7 +117,8 @@ class Wire:
         if self.dead:
             raise Unreachable("connection lost")
 
-    async def _answer(self, request: Request) -> tuple[int, bytes]:
+    async def answer(self, request: Request) -> tuple[int, bytes]:
+        """The status and the body of a response. Raises StatusError."""
         target = self._paths.find(request.path)
         if target is None:
             version, resource = split_version(request.path)
