@@ -23,7 +23,6 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset.controller import Controller
 from trimtab.cloneset.metrics import Metrics
 from trimtab.cloneset.settings import Settings
-from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab_lab.testing import InMemoryLab
 from trimtab_lab.testing.labs import JSON
@@ -77,7 +76,7 @@ class CloneSetCluster(InMemoryLab):
         self.wire = self.connect()
         if self.on_start is not None:
             self.on_start()
-        client = Client(self.wire, clock=self.clock, rng=random.Random(1))
+        client = self.client(self.wire)
         self.registry = CollectorRegistry()
         self.controller = Controller(
             client,

@@ -21,7 +21,6 @@ from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.meta import Condition, ObjectReference
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.workloads import DEPLOYMENTS
-from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.scaledown.continuous.delivery import Bands, ContinuousSettings, no_bands
@@ -76,7 +75,7 @@ class PolicyCluster(InMemoryLab):
         """Start the controllers of the policies, with nothing remembered; some of what they ask may be refused."""
         self.product = self.connect()
         self.product.refuse = refuse
-        client = Client(self.product, clock=self.clock, rng=random.Random(1))
+        client = self.client(self.product)
         self.view = View(client, owners=self.owners, rng=random.Random(1))
         self.metrics = Metrics()
         self.sources = sources_for(client, self.view, lambda: self.defaults, fetch=self._fetch)

@@ -16,7 +16,6 @@ from trimtab.api.annotations import DELETION_COST, RANK
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
-from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import RankSettings
@@ -28,7 +27,6 @@ from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import pod
-from trimtab_lab.testing import Wire
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
 LEVEL = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec()),))
@@ -51,7 +49,7 @@ class ShrinkingCloneSets(CloneSetCluster):
         await self.clock.advance(3600)
         await self.resize(9)
         await self.run_pods()
-        client = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(2))
+        client = self.client(seed=2)
         view = View(client, rng=random.Random(2))
         self.holder = ScaleDownHolder(client, view, defaults=OLDEST)
         self.tasks = [asyncio.ensure_future(part) for part in (view.run(), self.holder.run())]

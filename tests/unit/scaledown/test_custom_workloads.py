@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,13 +16,12 @@ from trimtab.api.annotations import OPT_OUT, OPTED_OUT
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectReference
 from trimtab.api.scaledown import ScaleDownPolicySpec
-from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.transport import Request
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab_lab.apiserver.kinds.errors import status_error
-from trimtab_lab.testing import InMemoryLab, Wire
+from trimtab_lab.testing import InMemoryLab
 from trimtab_lab.testing.labs import deployment
 
 ROLLOUT = target("web", "Rollout", KIND.api_version)
@@ -45,7 +43,7 @@ class RolloutCluster(ScaleCluster):
 
 def control(cluster: InMemoryLab) -> asyncio.Future[None]:
     """Start the controller of Rollouts."""
-    client = Client(Wire(cluster.cluster), clock=cluster.clock, rng=random.Random(3))
+    client = cluster.client(seed=3)
     return asyncio.ensure_future(RolloutController(client).run())
 
 

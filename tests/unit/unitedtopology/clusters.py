@@ -23,7 +23,6 @@ from trimtab.api.annotations import DELETION_COST
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
-from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.ranking.costs import level_of
 from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
@@ -87,7 +86,7 @@ class TopologyCluster(InMemoryLab):
     async def start_controller(self) -> None:
         """Start the controller, as a process of its own."""
         self.controller_wire = self.connect()
-        client = Client(self.controller_wire, clock=self.clock, rng=random.Random(2))
+        client = self.client(self.controller_wire, seed=2)
         self.metrics = Metrics()
         self.controller = Controller(client, self.settings, metrics=self.metrics, rng=random.Random(3))
         annotator = PodAnnotator(client, self.metrics)
