@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import multiprocessing
-import os
 import random
 import socket
 import ssl
@@ -27,7 +25,8 @@ import msgspec
 from aiohttp import web
 
 from bench.decoding import pod_tree
-from bench.figures import Figure, best
+from bench.figures import Figure, best, resident_mib
+from bench.workers import worker
 from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.wire.server import Server
 
@@ -106,7 +105,7 @@ def memory() -> Figure:
     async def measure(servers: _Servers) -> float:
         lab = await _Load.connect(servers, servers.lab)
         await lab.send(_request("POST", _PODS, pod_body()), KEPT)
-        return _resident(servers.process) / MEBIBYTE
+        return resident_mib(servers.process)
 
     return Figure(_measured(measure), "MiB", 1024, "≤ 1 (a gibibyte)")
 
@@ -134,18 +133,9 @@ def _measured(measure: Callable[[_Servers], Coroutine[Any, Any, T]]) -> T:
 @contextlib.contextmanager
 def _servers() -> Iterator[_Servers]:
     """The lab and the echo, in a separate process."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    process.start()
-    try:
-        lab, echo, authority = ours.recv()
-        yield _Servers(process.pid or 0, lab, echo, authority)
-    finally:
-        ours.send("stop")
-        process.join(10)
-        if process.is_alive():
-            process.terminate()
+    with worker(_serve) as (pipe, process):
+        lab, echo, authority = pipe.recv()
+        yield _Servers(process, lab, echo, authority)
 
 
 def _serve(pipe: Connection) -> None:
@@ -159,7 +149,7 @@ async def _run_servers(pipe: Connection) -> None:
             runner = web.ServerRunner(web.Server(_echo, access_log=None))
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=lab.identity.ssl_context()).start()
-            authority = lab.identity.authority.pair.certificate.decode()
+            authority = lab.identity.authority.decode()
             pipe.send((int(lab.url.rpartition(":")[2]), int(runner.addresses[0][1]), authority))
             await asyncio.to_thread(pipe.recv)
             await runner.cleanup()
@@ -350,9 +340,3 @@ async def _delivered(servers: _Servers, lab: _Load) -> float:
         if watcher.transport is not None:
             watcher.transport.abort()
     return seen / elapsed
-
-
-def _resident(process: int) -> int:
-    """The resident memory of a process in bytes."""
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -19,10 +19,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
-from bench.figures import Figure, calibration
+from bench.figures import Figure, calibration, resident_mib
 from bench.realistic_pods import node_names, realistic_pod
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE, Node, NodeStatus
@@ -51,7 +50,7 @@ _BUFFER = 1 << 18
 class _Measured:
     """What the child reports."""
 
-    resident: int
+    resident: float
     """Bytes that the pods add to its memory."""
     listing: float
     """Seconds of CPU until the list is complete."""
@@ -153,10 +152,10 @@ async def _list_and_watch(pipe: Connection, follow: Callable[[Client], Any]) -> 
     cache = follow(Client(server))
     late: list[float] = []
     ticking = asyncio.ensure_future(_tick(server.busy, late))
-    before, started = _resident(), time.thread_time()
+    before, started = resident_mib(), time.thread_time()
     running = asyncio.ensure_future(cache.run())
     await cache.wait_synced()
-    listing, resident = time.thread_time() - started, _resident() - before
+    listing, resident = time.thread_time() - started, (resident_mib() - before) * 2**20
     ticking.cancel()
     started = time.thread_time()
     server.watched.set()
@@ -241,8 +240,3 @@ def nodes() -> Snapshot:
         status = NodeStatus(allocatable={"cpu": "32", "memory": "128Gi", "pods": "110"})
         snapshot.put(Node(metadata=ObjectMeta(name=name, labels=labels), status=status))
     return snapshot
-
-
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096

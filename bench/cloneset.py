@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure
-from bench.scheduler import _each, lab
+from bench.scheduler import lab
+from bench.workers import for_each
 from trimtab.api import crds
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.documents import JSON
@@ -98,17 +99,17 @@ async def _furnish(client: Client) -> None:
         if kind.model is CloneSet:
             await client.create(definitions, crds.manifest(kind))
     nodes = Resource.of(Node).raw
-    await _each(range(NODES), lambda number: client.create(nodes, node(_name(number), zone=_zone(number)).tree()))
+    await for_each(range(NODES), lambda number: client.create(nodes, node(_name(number), zone=_zone(number)).tree()))
 
 
 async def _delete_without_deciding(client: Client) -> float:
     """As many deletions as the scale-down needs, some at a time, by UID as the controller's are."""
     count = BEFORE - AFTER
     trees = [pod(f"plain-{n}").spec(terminationGracePeriodSeconds=0).on(_name(n)).tree() for n in range(count)]
-    await _each(trees, lambda tree: client.create(_PODS, tree, namespace=NAMESPACE))
+    await for_each(trees, lambda tree: client.create(_PODS, tree, namespace=NAMESPACE))
     there = (await client.list(Pod, namespace=NAMESPACE)).items
     started = time.perf_counter()
-    await _each(
+    await for_each(
         there,
         lambda each: client.delete(Pod, each.metadata.name, namespace=NAMESPACE, uid=each.metadata.uid),
     )
@@ -121,7 +122,7 @@ async def _prepare(client: Client, pods: Informer[Pod], sets: Informer[CloneSet]
         await client.create(_CLONESETS, _manifest(), namespace=NAMESPACE)
         await pods.wait_for(lambda store: len(store) == BEFORE)
         names = [each.metadata.name for each in pods.store]
-        await _each(enumerate(names), lambda pair: _start(client, *pair))
+        await for_each(enumerate(names), lambda pair: _start(client, *pair))
         await sets.wait_for(lambda store: all(each.status.available_replicas == BEFORE for each in store))
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import subprocess
 import sys
@@ -21,10 +20,9 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import IO, Any
 
-from bench.figures import calibration, cpu_seconds
+from bench.figures import calibration, cpu_seconds, resident_mib
 from tests.browser.labs import CHROMIUM, FLAGS
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import HOSTNAME, ZONE
@@ -235,18 +233,13 @@ def measure() -> None:
     with _server(RATE) as (url, pid):
         print(f"{NODES} nodes, {WORKLOADS * SIZE} pods, {RATE} changes a second")
         print(f"calibration: {calibration() * 1000:.2f} ms")
-        print(f"server: {_resident(pid):.0f} MiB; {_share(pid, _SECONDS):.1%} of a core without a viewer")
+        print(f"server: {resident_mib(pid):.0f} MiB; {_share(pid, _SECONDS):.1%} of a core without a viewer")
         if CHROMIUM:
             _measure_viewer(url, pid)
         else:
             print("no chromium: the viewer is not measured")
         _measure_restricted(url, pid)
         print(f"calibration: {calibration() * 1000:.2f} ms")
-
-
-def _resident(pid: int) -> float:
-    """The memory of a process in MiB."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def _measure_restricted(url: str, pid: int) -> None:
@@ -262,7 +255,7 @@ def _measure_restricted(url: str, pid: int) -> None:
         reader = threading.Thread(target=_read, args=(stream, is_over))
         reader.start()
         time.sleep(5)  # the first overviews of all workloads
-        print(f"server: {_share(pid, _SECONDS):.1%} of a core with that viewer, {_resident(pid):.0f} MiB")
+        print(f"server: {_share(pid, _SECONDS):.1%} of a core with that viewer, {resident_mib(pid):.0f} MiB")
         is_over.set()
         reader.join()
 

@@ -48,12 +48,12 @@ def snapshot_event() -> Figure:
 
 def snapshot_memory() -> Figure:
     """The memory of 5,000 nodes and 150,000 pods of 300 templates, in GiB; the calibration is the limit of 2 GiB."""
-    before = _resident()
+    before = _peak()
     view = _cluster()
     rng = random.Random(11)
     for number in range(PODS):
         view.put(codec.decode(json.dumps(pod_tree(rng, number, number % TEMPLATES)), Pod))
-    used = _resident() - before
+    used = _peak() - before
     return Figure(used / 2**30, "GiB", 2, f"≤ 1 ({len(view.pods.rows.index):,} pods in 2 GiB)")
 
 
@@ -72,6 +72,6 @@ def _trees(count: int) -> list[dict[str, object]]:
     return [pod_tree(rng, number, number % 50) for number in range(count)]
 
 
-def _resident() -> int:
+def _peak() -> int:
     """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

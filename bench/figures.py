@@ -62,3 +62,8 @@ def cpu_seconds(pid: int) -> float:
     """Seconds of processor time that a process has used, on Linux."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int | str = "self") -> float:
+    """The resident memory of a process in MiB, on Linux; of this one by default."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

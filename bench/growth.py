@@ -11,11 +11,10 @@ import multiprocessing
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
-from bench.figures import best, calibration
+from bench.figures import best, calibration, resident_mib
 from trimtab.api import codec, times
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE
@@ -67,9 +66,9 @@ def _in_own_process(size: int) -> Measured:
 
 def measure_size(size: int) -> Measured:
     """All decisions in a cluster of that many nodes."""
-    before = _resident_mib()
+    before = resident_mib()
     snapshot = cluster(size)
-    memory = _resident_mib() - before
+    memory = resident_mib() - before
     decisions = {name: best(work, turns=5, repeat=20) * 1e3 for name, work in _decisions(snapshot)}
     return {**decisions, "snapshot MiB": memory, "calibration ms": calibration() * 1e3}
 
@@ -153,8 +152,3 @@ def _copy(template: Pod, number: int, node_name: str) -> Pod:
     metadata: ObjectMeta = msgspec.structs.replace(template.metadata, name=name, uid=f"{number:036d}")
     spec = msgspec.structs.replace(template.spec, node_name=node_name)
     return msgspec.structs.replace(template, metadata=metadata, spec=spec)
-
-
-def _resident_mib() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 2**20

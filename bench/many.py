@@ -8,13 +8,11 @@ small ones. Creations go to three webhook processes, beside a UnitedTopology con
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from bench import subsets
 from bench.figures import calibration
 from bench.scaledown import NAMESPACE, create_cluster, percentile, serving
 from bench.scheduler import lab
-from trimtab.admission.certificate_authority import make_authority, sign
+from bench.workers import worker
 from trimtab.api.apps import ReplicaSet
 from trimtab.kube import config
 from trimtab.kube.client import Client
@@ -90,37 +88,28 @@ def _spread(seconds: list[float]) -> Mapping[str, float]:
 
 def topologies() -> Mapping[str, Any]:
     """Seconds that reviews and creations took, and how many pods got no subset; limits are checked."""
-    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder:
-        started = subsets.started_process(subsets.serve, Path(folder))
-        with started as server:
-            return asyncio.run(_topologies(Path(server.recv()), Path(folder)))
+    with (
+        tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder,
+        worker(subsets.serve, Path(folder)) as (server, _),
+    ):
+        return asyncio.run(_topologies(Path(server.recv()), Path(folder)))
 
 
 async def _topologies(kubeconfig: Path, folder: Path) -> Mapping[str, Any]:
-    authority = make_authority(datetime.now(UTC))
-    subsets.write_pair(sign(authority, ["127.0.0.1"], datetime.now(UTC)), folder)
-    async with Client(Session(config.discover(kubeconfig))) as client, contextlib.AsyncExitStack() as stack:
-        owners = await subsets.furnish(client, [f"{subsets.NAME}-{number}" for number in range(TOPOLOGIES)])
-        stack.push_async_callback(subsets.tidy, client)
-        start = [
-            stack.enter_context(subsets.started_process(subsets.control, kubeconfig)),
-            *(
-                stack.enter_context(subsets.started_process(subsets.answer, kubeconfig, folder))
-                for _ in range(subsets.PROCESSES)
-            ),
-        ]
-        _, *answers = [await asyncio.to_thread(each.recv) for each in start]
-        await client.create(subsets.MUTATING, subsets.configuration([port for port, _ in answers], authority))
-        await subsets.wait_counted(client)
+    names = [f"{subsets.NAME}-{number}" for number in range(TOPOLOGIES)]
+    async with (
+        Client(Session(config.discover(kubeconfig))) as client,
+        subsets.prepared(client, kubeconfig, folder, names) as cluster,
+    ):
         gate = asyncio.Semaphore(subsets.IN_FLIGHT)
-        wanted = [(owner, number) for number in range(subsets.PODS) for owner in owners]
+        wanted = [(owner, number) for number in range(subsets.PODS) for owner in cluster.owners]
         began = time.perf_counter()
         made = await asyncio.gather(*(subsets.create(client, owner, number, gate) for owner, number in wanted))
         whole = time.perf_counter() - began
-        reports = [await asyncio.to_thread(subsets.reported, each) for each in start[1:]]
+        reports = await cluster.reports()
     _check(Counter((owner["name"], subset) for (owner, _), (subset, _) in zip(wanted, made, strict=True)))
     return {
-        "topologies": len(owners),
+        "topologies": TOPOLOGIES,
         "creations": len(made),
         "seconds": whole,
         "reviews": _spread([each for report in reports for each in report[0]]),

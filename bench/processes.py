@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import multiprocessing
 import os
 import random
 import re
@@ -31,6 +30,7 @@ from typing import Any
 
 from bench.decoding import pod_tree
 from bench.figures import calibration, cpu_seconds
+from bench.workers import worker
 from trimtab.api import crds
 from trimtab.api.configuration import API_VERSION, KIND
 from trimtab.api.documents import JSON
@@ -95,18 +95,8 @@ class Start:
 @contextlib.contextmanager
 def cluster(nodes: int, pods: int) -> Iterator[tuple[Path, Connection]]:
     """An API server with so many objects: its kubeconfig, and a pipe that answers with its watches and connections."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    with tempfile.TemporaryDirectory() as folder:
-        process = context.Process(target=_serve, args=(theirs, folder, nodes, pods), daemon=True)
-        process.start()
-        try:
-            yield Path(ours.recv()), ours
-        finally:
-            ours.send("stop")
-            process.join(10)
-            if process.is_alive():
-                process.terminate()
+    with tempfile.TemporaryDirectory() as folder, worker(_serve, folder, nodes, pods) as (pipe, _):
+        yield Path(pipe.recv()), pipe
 
 
 def _serve(pipe: Connection, folder: str, nodes: int, pods: int) -> None:

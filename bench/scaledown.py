@@ -12,14 +12,14 @@ import itertools
 import logging
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from bench.figures import Figure
 from bench.scheduler import lab
+from bench.workers import for_each
 from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
 from trimtab.admission.server import AdmissionServer
 from trimtab.api.apps import ReplicaSet
@@ -38,8 +38,6 @@ from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node, pod
-
-T = TypeVar("T")
 
 NAMESPACE = "default"
 NAME = "trimtab-bench"
@@ -118,7 +116,7 @@ async def _round(client: Client, view: View, size: int) -> float:
 async def _plain(client: Client, count: int) -> float:
     started = time.perf_counter()
     patch = {"metadata": {"annotations": {"bench": "1"}}}
-    await _each(range(count), lambda n: client.patch(Pod, f"web-{n}", patch, namespace=NAMESPACE))
+    await for_each(range(count), lambda n: client.patch(Pod, f"web-{n}", patch, namespace=NAMESPACE), at_once=AT_ONCE)
     return time.perf_counter() - started
 
 
@@ -172,13 +170,13 @@ def _configuration(port: int) -> JSON:
 async def create_cluster(client: Client, sizes: Mapping[str, int]) -> None:
     """Nodes in three zones, and ReplicaSets of these sizes with their pods."""
     names = {zone: [f"{zone}-{number}" for number in range(NODES // 3)] for zone in "abc"}
-    for zone, nodes in names.items():
-        await _each(nodes, lambda name, zone=zone: client.create(_NODES, node(name, zone=zone).tree()))  # type: ignore[misc]
+    nodes = [node(name, zone=zone).tree() for zone, some in names.items() for name in some]
+    await for_each(nodes, lambda tree: client.create(_NODES, tree), at_once=AT_ONCE)
     places = {zone: itertools.cycle(nodes) for zone, nodes in names.items()}
     for name, size in sizes.items():
         made = await client.create(ReplicaSet, _replica_set(name, size), namespace=NAMESPACE)
         trees = [_pod(n, made, next(places[_ZONES[n % len(_ZONES)]])) for n in range(size)]
-        await _each(trees, lambda tree: _start(client, tree))
+        await for_each(trees, lambda tree: _start(client, tree), at_once=AT_ONCE)
 
 
 def _replica_set(name: str, size: int) -> JSON:
@@ -202,17 +200,6 @@ async def _start(client: Client, tree: JSON) -> None:
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {"status": {"phase": "Running", "conditions": [condition]}}
     await client.patch(_PODS, name, status, namespace=NAMESPACE, subresource="status")
-
-
-async def _each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do some work for each, so many at once."""
-    left = iter(items)
-
-    async def take() -> None:
-        for item in left:
-            await work(item)
-
-    await asyncio.gather(*(take() for _ in range(AT_ONCE)))
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from bench.figures import Figure
+from bench.workers import for_each
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -30,13 +30,10 @@ from trimtab.scheduler.configuration import read
 from trimtab.scheduler.service import Service
 from trimtab.testing.builders import node, pod
 
-T = TypeVar("T")
-
 NODES = 5_000
 EXISTING = 5_000
 INCOMING = 2_000
 ZONES = 3
-AT_ONCE = 16
 PATIENCE = 300
 NAMESPACE = "default"
 
@@ -50,7 +47,7 @@ def bound_on_the_lab() -> Figure:
 
 async def _measure(kubeconfig: Path) -> tuple[float, float]:
     async with Client(Session(config.discover(kubeconfig))) as client:
-        await _each(range(NODES), lambda number: _add_node(client, number))
+        await for_each(range(NODES), lambda number: _add_node(client, number))
         await _pods(client, (_running_pod(number) for number in range(EXISTING)))
         await _pods(client, (_waiting(f"plain-{number}", "nobody") for number in range(INCOMING)))
         bound = await _bind_without_deciding(client)
@@ -61,7 +58,10 @@ async def _measure(kubeconfig: Path) -> tuple[float, float]:
 
 async def _bind_without_deciding(client: Client) -> float:
     started = time.perf_counter()
-    await _each(range(INCOMING), lambda number: client.bind(f"plain-{number}", namespace=NAMESPACE, node=_name(number)))
+    await for_each(
+        range(INCOMING),
+        lambda number: client.bind(f"plain-{number}", namespace=NAMESPACE, node=_name(number)),
+    )
     return INCOMING / (time.perf_counter() - started)
 
 
@@ -139,15 +139,4 @@ def _waiting(name: str, scheduler: str) -> JSON:
 
 
 async def _pods(client: Client, trees: Iterable[JSON]) -> None:
-    await _each(trees, lambda tree: client.create(_PODS, tree, namespace=NAMESPACE))
-
-
-async def _each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do the work for each item, with limited concurrency."""
-    left = iter(items)
-
-    async def take() -> None:
-        for item in left:
-            await work(item)
-
-    await asyncio.gather(*(take() for _ in range(AT_ONCE)))
+    await for_each(trees, lambda tree: client.create(_PODS, tree, namespace=NAMESPACE))

@@ -24,7 +24,6 @@ import asyncio
 import base64
 import contextlib
 import functools
-import multiprocessing
 import os
 import signal
 import tempfile
@@ -38,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, calibration, cpu_seconds
+from bench.workers import worker
 from trimtab.admission.certificate_authority import KeyPair, make_authority, sign
 from trimtab.admission.certificates import FileCertificates
 from trimtab.admission.metrics import ReviewOutcome
@@ -140,32 +140,22 @@ def without_subset() -> Figure:
 
 @functools.cache
 def _on_the_lab(in_flight: int = IN_FLIGHT) -> Load:
-    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder, started_process(serve, Path(folder)) as lab:
+    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder, worker(serve, Path(folder)) as (lab, _):
         return asyncio.run(_measure(Path(lab.recv()), Path(folder), in_flight))
 
 
 async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -> Load:
     """Set up, create, count, tidy up."""
-    authority = make_authority(datetime.now(UTC))
-    pair = sign(authority, ["127.0.0.1"], datetime.now(UTC))
-    write_pair(pair, folder)
-    async with Client(Session(discover(kubeconfig))) as client, contextlib.AsyncExitStack() as stack:
-        (owner,) = await furnish(client)
-        stack.push_async_callback(tidy, client)
-        controller = stack.enter_context(started_process(control, kubeconfig))
-        webhooks = [stack.enter_context(started_process(answer, kubeconfig, folder)) for _ in range(PROCESSES)]
-        *answers, (_, counting) = [await asyncio.to_thread(each.recv) for each in (*webhooks, controller)]
-        ports, processes = [port for port, _ in answers], [process for _, process in answers]
-        await client.create(MUTATING, configuration(ports, authority))
-        await wait_counted(client)
+    async with Client(Session(discover(kubeconfig))) as client, prepared(client, kubeconfig, folder) as cluster:
+        (owner,) = cluster.owners
         gate = asyncio.Semaphore(in_flight)
         plain = await asyncio.gather(*(create(client, None, number, gate) for number in range(PODS)))
-        used, started = _processor(processes, counting), time.perf_counter()
+        used, started = _processor(cluster), time.perf_counter()
         made = await asyncio.gather(*(create(client, owner, number, gate) for number in range(PODS)))
         whole = time.perf_counter() - started
-        processor = {name: now - used[name] for name, now in _processor(processes, counting).items()}
-        found = [await asyncio.to_thread(reported, each) for each in webhooks]
-        stopped = await _create_while_stopped(client, owner, processes)
+        processor = {name: now - used[name] for name, now in _processor(cluster).items()}
+        found = await cluster.reports()
+        stopped = await _create_while_stopped(client, owner, cluster.processes)
         late = _late(Counter(subset for subset, _ in made), Counter(outcome for each in found for outcome in each[1]))
         seconds = [each for report in found for each in report[0]]
         writes, conflicts = (sum(report[place] for report in found) for place in (2, 3))
@@ -173,14 +163,14 @@ async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -
         return Load(seconds, calls, alone, writes, conflicts, late, whole, stopped, processor)
 
 
-def _processor(webhooks: list[int], controller: int) -> dict[str, float]:
+def _processor(cluster: Cluster) -> dict[str, float]:
     """Processor time by process, in seconds; none where the system does not say (it is Linux that has /proc)."""
     with contextlib.suppress(OSError):
         ticks = os.sysconf("SC_CLK_TCK")
         busy = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         known = {
-            "webhooks": sum(map(cpu_seconds, webhooks)),
-            "controller": cpu_seconds(controller),
+            "webhooks": sum(map(cpu_seconds, cluster.processes)),
+            "controller": cpu_seconds(cluster.controller),
             "this process": cpu_seconds(os.getpid()),
         }
         return {**known, "all others": (sum(busy) - busy[3] - busy[4]) / ticks - sum(known.values())}
@@ -222,7 +212,44 @@ def _late(subsets: Counter[str], outcomes: Counter[str]) -> int:
 # The cluster.
 
 
-async def furnish(client: Client, names: Sequence[str] = (NAME,)) -> list[JSON]:
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Workloads with UnitedTopologies, and the processes of Trimtab that serve them."""
+
+    owners: list[JSON]
+    """References to the workloads."""
+    processes: list[int]
+    """The webhooks' process ids."""
+    controller: int
+    """The controller's process id."""
+    pipes: list[Connection]
+    """To the webhooks."""
+
+    async def reports(self) -> list[Any]:
+        """What each webhook has seen so far."""
+        return [await asyncio.to_thread(_reported, pipe) for pipe in self.pipes]
+
+
+@contextlib.asynccontextmanager
+async def prepared(
+    client: Client, kubeconfig: Path, folder: Path, names: Sequence[str] = (NAME,)
+) -> AsyncIterator[Cluster]:
+    """Workloads of these names with a UnitedTopology each, webhooks and a controller; everything is removed again."""
+    authority = make_authority(datetime.now(UTC))
+    _write_pair(sign(authority, ["127.0.0.1"], datetime.now(UTC)), folder)
+    async with contextlib.AsyncExitStack() as stack:
+        owners = await _furnish(client, names)
+        stack.push_async_callback(_tidy, client)
+        counting, controller = stack.enter_context(worker(_control, kubeconfig))
+        webhooks = [stack.enter_context(worker(_answer, kubeconfig, folder)) for _ in range(PROCESSES)]
+        pipes, processes = [pipe for pipe, _ in webhooks], [process for _, process in webhooks]
+        *ports, _ = [await asyncio.to_thread(each.recv) for each in (*pipes, counting)]
+        await client.create(MUTATING, _configuration(ports, authority))
+        await _wait_counted(client)
+        yield Cluster(owners, processes, controller, pipes)
+
+
+async def _furnish(client: Client, names: Sequence[str]) -> list[JSON]:
     """The kinds, a namespace, and some workloads with a UnitedTopology each; returns references to the workloads."""
     for manifest in crds.manifests():
         with contextlib.suppress(AlreadyExists):
@@ -275,7 +302,7 @@ async def _available(client: Client) -> None:
             return
 
 
-async def wait_counted(client: Client) -> None:
+async def _wait_counted(client: Client) -> None:
     """Wait until the controller has counted, and webhooks are called."""
     while not all(each.status.subset_statuses for each in (await client.list(UnitedTopology, namespace=NAME)).items):
         await asyncio.sleep(0.05)
@@ -300,7 +327,7 @@ async def create(client: Client, owner: JSON | None, number: int, gate: asyncio.
     return mark.subset if mark is not None else "none", seconds
 
 
-async def tidy(client: Client) -> None:
+async def _tidy(client: Client) -> None:
     """Remove everything but the kinds."""
     await client.delete(MUTATING, NAME)
     for each in (await client.list(UnitedTopology, namespace=NAME)).items:
@@ -310,7 +337,7 @@ async def tidy(client: Client) -> None:
     await client.delete(Namespace, NAME)
 
 
-def configuration(ports: list[int], authority: KeyPair) -> JSON:
+def _configuration(ports: list[int], authority: KeyPair) -> JSON:
     """The webhooks of some processes, each for a third of the pods."""
     bundle = base64.b64encode(authority.certificate).decode()
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
@@ -347,20 +374,20 @@ def serve(pipe: Connection, folder: Path) -> None:
     asyncio.run(run())
 
 
-def control(pipe: Connection, kubeconfig: Path) -> None:
+def _control(pipe: Connection, kubeconfig: Path) -> None:
     """The UnitedTopology controller."""
 
     async def run() -> None:
         async with Client(Session(discover(kubeconfig))) as client:
             controller = Controller(client, ControllerSettings(namespaces=frozenset({NAME})))
             async with _running(controller.run()):
-                pipe.send((0, os.getpid()))
+                pipe.send(0)
                 await asyncio.to_thread(pipe.recv)
 
     asyncio.run(run())
 
 
-def answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
+def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
     """Webhooks."""
 
     async def run() -> None:
@@ -375,7 +402,7 @@ def answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
             async with _running(view.run()), _running(subsets.run()), _running(edge.run()):
                 while not (edge.synced and subsets.synced and view.synced):
                     await asyncio.sleep(0.01)
-                pipe.send((edge.port, os.getpid()))
+                pipe.send(edge.port)
                 await asyncio.to_thread(pipe.recv)
                 count = functools.partial(subsets.batcher.metrics.registry.get_sample_value, f"{_WRITES}_total")
                 written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
@@ -424,30 +451,13 @@ async def _running(work: Any) -> AsyncIterator[None]:
         await cancel(task)
 
 
-@contextlib.contextmanager
-def started_process(target: Any, *arguments: object) -> Iterator[Connection]:
-    """A function in a process of its own, and a pipe to it."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=target, args=(there, *arguments), daemon=True)
-    process.start()
-    try:
-        yield here
-    finally:
-        with contextlib.suppress(OSError):
-            here.send("end")
-        process.join(10)
-        if process.is_alive():
-            process.terminate()
-
-
-def reported(pipe: Connection) -> Any:
+def _reported(pipe: Connection) -> Any:
     """What a process has seen so far."""
     pipe.send("report")
     return pipe.recv()
 
 
-def write_pair(pair: KeyPair, folder: Path) -> None:
+def _write_pair(pair: KeyPair, folder: Path) -> None:
     """Write the certificate that webhooks serve with."""
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)

@@ -9,10 +9,10 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.figures import resident_mib
 from bench.promise.processes import ProcessError
 from bench.soak import judging
 from bench.soak.arena import Arena
@@ -26,7 +26,6 @@ MARKS = (60.0, 600.0, 3600.0)
 LAG, HELD = "trimtab_event_loop_lag_seconds", "trimtab_scaledown_held_seconds"
 UNREADABLE = "trimtab_unreadable_objects"
 REVIEWS = "trimtab_webhook_review_duration_seconds"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass
@@ -175,7 +174,7 @@ def counter(text: str, name: str) -> float:
 def resident(pid: int) -> float | None:
     """The resident memory of a process in MiB; None if it has ended."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / (1 << 20)
+        return resident_mib(pid)
     except (OSError, IndexError):
         return None
 

@@ -77,7 +77,7 @@ DEFINITION: JSON = {
 
 def rollout(workload: JSON) -> JSON:
     """A Rollout with the spec of a Deployment."""
-    return {"apiVersion": KIND.api_version, "kind": KIND.kind, **workload}
+    return {**workload, "apiVersion": KIND.api_version, "kind": KIND.kind}
 
 
 class RolloutController:

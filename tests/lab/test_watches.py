@@ -197,7 +197,7 @@ async def test_a_watcher_that_does_not_read_is_disconnected(
 
 
 def _watch_without_reading(server: Server, version: str) -> ssl.SSLSocket:
-    trust = ssl.create_default_context(cadata=server.identity.authority.pair.certificate.decode())
+    trust = ssl.create_default_context(cadata=server.identity.authority.decode())
     port = int(server.url.rpartition(":")[2])
     raw = socket.socket()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

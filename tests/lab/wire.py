@@ -141,7 +141,7 @@ def _bytes(body: Any) -> bytes:
 @asynccontextmanager
 async def connected(server: Server) -> AsyncIterator[Wire]:
     """A client of a server."""
-    trust = ssl.create_default_context(cadata=server.identity.authority.pair.certificate.decode())
+    trust = ssl.create_default_context(cadata=server.identity.authority.decode())
     connector = aiohttp.TCPConnector(ssl=trust, limit=0)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=2**22) as session:

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.lab.workloads.clusters import Wire
+from tests.unit.scaledown.scale_cluster import NoCertificates
 from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.admission.metrics import ReviewOutcome
 from trimtab.admission.server import AdmissionServer
@@ -24,7 +24,6 @@ from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
 from trimtab.api.unitedtopology import UnitedTopologyStatus
 from trimtab.cloneset.controller import Controller as CloneSets
-from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import untyped
 from trimtab.scaledown.intent.holder import ScaleDownHolder
@@ -35,6 +34,7 @@ from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.view import View as TopologyView
 from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.testing import Wire
 
 JSON = dict[str, Any]
 
@@ -77,20 +77,6 @@ _RULES: dict[str, tuple[str, JSON]] = {
 _PATHS = {"evictions": "/deletions"}
 
 
-class NoCertificates:
-    """Reviews are handed over without a socket here."""
-
-    context: Any = None
-    synced = True
-    problems: list[str] = []
-
-    async def ready(self) -> None:
-        """At once."""
-
-    async def run(self) -> None:
-        """Nothing to keep."""
-
-
 @dataclass(slots=True)
 class Process:
     """One webhook process."""
@@ -117,7 +103,6 @@ class SubsetCluster(TopologyCluster):
         self._turn = itertools.count()
         self.asked: Counter[str] = Counter()
         self.let_go: list[str] = []
-        self.extra: list[Wire] = []
         self.background: list[asyncio.Future[None]] = []
 
     async def start(self) -> None:
@@ -131,8 +116,8 @@ class SubsetCluster(TopologyCluster):
 
     async def start_webhooks(self) -> Process:
         """Start one more webhook process."""
-        wire = Wire(self.cluster)
-        client = Client(wire, clock=self.clock, rng=random.Random(7))
+        wire = self.connect()
+        client = self.client(wire, seed=7)
         topologies = TopologyView(client, rng=random.Random(10))
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
         simulation.follow()
@@ -164,10 +149,7 @@ class SubsetCluster(TopologyCluster):
 
     async def start_clonesets(self) -> None:
         """Start the controller of CloneSets beside the others."""
-        wire = Wire(self.cluster)
-        self.extra.append(wire)
-        client = Client(wire, clock=self.clock, rng=random.Random(11))
-        clonesets = CloneSets(client, rng=random.Random(12))
+        clonesets = CloneSets(self.client(seed=11), rng=random.Random(12))
         self.background.append(asyncio.ensure_future(clonesets.run()))
         await self.settle()
 
@@ -185,11 +167,6 @@ class SubsetCluster(TopologyCluster):
             while not task.done():
                 await self.clock.advance(0.5)
         await super().stop()
-
-    def _activity(self) -> tuple[int, int]:
-        requests, version = super()._activity()
-        wires = [*self.extra, *(process.wire for process in self.processes)]
-        return requests + sum(len(wire.requests) for wire in wires), version
 
     async def entries(self) -> list[str]:
         """What is reserved or announced in any UnitedTopology's status."""

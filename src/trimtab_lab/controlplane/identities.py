@@ -18,13 +18,13 @@ _USERS = (CONTROLLER_MANAGER, SCHEDULER)
 def write(layout: Layout, url: str) -> None:
     """Write everything that the binaries read, and remove the data of an earlier control plane."""
     identity = Identity(layout.pki)
-    _write_pair(layout, "etcd", identity.authority.peer("etcd"))
+    _write_pair(layout, "etcd", identity.server("etcd"))
     for name in ("service-accounts", FRONT_PROXY):
-        _write_pair(layout, name, identity.authority.client(name))
+        _write_pair(layout, name, identity.client(name))
     identity.write_kubeconfig(layout.state / "kubeconfig", url)
     for name in _USERS:
-        user = client_credentials(identity.authority.client(f"system:{name}"))
-        write_kubeconfig(layout.kubeconfig(name), url, identity.authority.pair.certificate, name, user)
+        user = client_credentials(identity.client(f"system:{name}"))
+        write_kubeconfig(layout.kubeconfig(name), url, identity.authority, name, user)
     layout.audit_policy.write_text(json.dumps(AUDIT_POLICY, indent=2))
     shutil.rmtree(layout.data, ignore_errors=True)
     layout.data.mkdir(mode=0o700)

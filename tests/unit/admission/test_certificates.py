@@ -19,7 +19,6 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import NameOID
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
 from trimtab.admission import certificate_authority, certificates
 from trimtab.admission.certificate_authority import (
     BACKDATING,
@@ -39,6 +38,7 @@ from trimtab.kube.errors import Forbidden
 from trimtab.kube.server_time import ServerTime
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.testing import InMemoryLab, Wire
 
 DAY = 86_400.0
 START = datetime(2026, 1, 1, tzinfo=UTC)

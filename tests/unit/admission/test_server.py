@@ -227,7 +227,7 @@ async def test_an_overloaded_process_admits_without_a_decision() -> None:
 )
 async def test_client_certificates_are_asked_for_where_configured(tmp_path: Path, signer: str, answered: bool) -> None:
     """The administrator names the authority that signs the API server's client certificate."""
-    signers = {"ours": Authority("ours"), "another": Authority("another")}
+    signers = {"ours": Authority(), "another": Authority()}
     (tmp_path / "client-ca.crt").write_bytes(signers["ours"].certificate)
     trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
     if signer:

@@ -11,27 +11,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
-from trimtab.api import crds
 from trimtab.api.annotations import POLICY_COST
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.extensions import CustomResourceDefinition
-from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset.controller import Controller
 from trimtab.cloneset.metrics import Metrics
 from trimtab.cloneset.settings import Settings
-from trimtab.kube.client import Client
-from trimtab.kube.errors import Conflict, NotFound
 from trimtab.kube.resources import Resource
-from trimtab.testing.builders import node
-from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.testing import InMemoryLab
+from trimtab_lab.testing.labs import JSON
 
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 CLONESETS = Resource.of(CloneSet).raw
@@ -68,25 +62,21 @@ class CloneSetCluster(InMemoryLab):
     """A cluster with a CloneSet controller."""
 
     def __init__(self, settings: Settings | None = None, *, seed: int = 1) -> None:
-        super().__init__(seed=seed)
+        super().__init__(seed=seed, kinds=(CloneSet, PodGroupCost))
         self.settings = settings or Settings()
         self.policies: dict[str, ScaleDownPolicySpec] = {}
         """The policy that applies to a CloneSet, by the CloneSet's name."""
         self._most = _ENDLESS
         self.on_start: Callable[[], None] | None = None
         """Called before a controller that has a wire starts to use it."""
-        self.definitions = [crds.manifest(kind) for kind in crds.KINDS if kind.model in (CloneSet, PodGroupCost)]
 
     async def start(self) -> None:
         """Start the controller, in a cluster that has what every cluster has."""
-        if not self.cluster.store.collection("/namespaces").entries:
-            await bootstrap.create_default_objects(self.cluster)
-            for definition in self.definitions:
-                await self.user.create(DEFINITIONS, definition)
-        self.wire = Wire(self.cluster)
+        await self.bootstrap()
+        self.wire = self.connect()
         if self.on_start is not None:
             self.on_start()
-        client = Client(self.wire, clock=self.clock, rng=random.Random(1))
+        client = self.client(self.wire)
         self.registry = CollectorRegistry()
         self.controller = Controller(
             client,
@@ -122,11 +112,6 @@ class CloneSetCluster(InMemoryLab):
         """The names of the pods that are there to stay."""
         return {pod.metadata.name for pod in await self.pods()}
 
-    async def add_nodes(self, *names: str, zone: str) -> None:
-        """Nodes in a zone."""
-        for name in names:
-            await self.user.create(Resource.of(Node).raw, node(name, zone=zone).tree())
-
     async def place(self, name: str, on: str, *, since: str, labels: JSON | None = None) -> None:
         """An orphan that has run on a node since then."""
         body = {"metadata": {"name": name, "labels": labels or {"app": "web"}}, "spec": template()["spec"]}
@@ -140,15 +125,9 @@ class CloneSetCluster(InMemoryLab):
         status = {"phase": "Running", "conditions": [condition]}
         await self.user.patch(Pod, name, {"status": status}, namespace="default", subresource="status")
 
-    async def run_pods(self, limit: int = 10_000) -> None:
+    def waits(self, pod: Pod) -> bool:
         """As everywhere; but a pod that has failed stays so."""
-        while limit > 0 and (waiting := [pod for pod in await self.all(Pod) if _waits(pod)]):
-            chosen = self.rng.sample(waiting, min(limit, len(waiting)))
-            limit -= len(chosen)
-            for pod in chosen:
-                with suppress(NotFound, Conflict):  # changed meanwhile
-                    await (self.end(pod) if pod.terminating else self.run_pod(pod))
-            await self.settle()
+        return super().waits(pod) and (pod.terminating or not pod.finished)
 
     async def end_pods(self) -> None:
         """Let the containers of deleted pods end."""
@@ -177,7 +156,3 @@ class CloneSetCluster(InMemoryLab):
         else:
             await self.user.create(raw, body, namespace="default")
         await self.settle()
-
-
-def _waits(pod: Pod) -> bool:
-    return pod.terminating or not (pod.ready or pod.finished)

@@ -2,7 +2,7 @@
 
 cluster = ScaleCluster()
 await cluster.start()
-await cluster.zones(a=3, b=3)                  # nodes
+await cluster.add_zones(a=3, b=3)              # nodes
 await cluster.deploy(6)                        # placed on the nodes by turns, and ready
 await cluster.scale(4)                         # requests, waits while it is held, and runs the controllers
 """
@@ -11,30 +11,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import random
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
 from tests.lab.rollouts import KIND
-from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
-from tests.unit.scaledown.policy_cluster import DEFINITIONS, OURS, deployment
+from tests.unit.scaledown.policy_cluster import KINDS
 from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import AdmissionServer, admitted
-from trimtab.api import codec, crds
+from trimtab.api import codec
 from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.annotations import DELETION_COST, PlanAnnotation, plan_annotation
 from trimtab.api.apps import Deployment
 from trimtab.api.meta import ObjectReference
 from trimtab.api.nodes import ZONE, Node
-from trimtab.api.pods import Pod
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
-from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.scaledown.intent.gate import Tiers, no_tiers
 from trimtab.scaledown.intent.hold_settings import HoldSettings
@@ -44,9 +40,9 @@ from trimtab.scaledown.intent.requests import DeliveredPlan, ScaleDownRequest
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View
-from trimtab.testing.builders import node
 from trimtab_lab.apiserver.admission.admission_reviews import CallError
-from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.testing import InMemoryLab, Wire
+from trimtab_lab.testing.labs import JSON
 
 T = TypeVar("T")
 RULES = [
@@ -104,13 +100,13 @@ class ScaleCluster(InMemoryLab):
         owners: ReplicaSetOwners = DEPLOYMENTS,
         **settings: Any,
     ) -> None:
-        super().__init__(seed=seed, call=self._ask)
+        super().__init__(seed=seed, kinds=KINDS, call=self._ask)
         self.owners = owners
         self.settings = HoldSettings(**settings)
         self.defaults = defaults
         self.policy_of = policy_of
         self.tiers = tiers
-        self.product = Wire(self.cluster)
+        self.product = self.connect()
         self.asked = 0
         self.answers: list[tuple[str, ...]] = []
         """The warnings of every answer."""
@@ -118,20 +114,18 @@ class ScaleCluster(InMemoryLab):
         """Whether requests are admitted without calling Trimtab."""
         self.events: list[tuple[str, str]] = []
         """The reasons and messages of events on workloads."""
-        self._places: Iterator[str] = itertools.cycle(["node-0"])
+        self.place_on("node-0")
         self._tasks: list[asyncio.Future[None]] = []
 
     # Trimtab.
 
+    async def prepare(self) -> None:
+        """Let the API server call Trimtab."""
+        asks = configuration("default", "https://trimtab.invalid/scale", RULES)
+        await self.user.create(CONFIGURATIONS[VALIDATING], asks)
+
     async def start(self) -> None:
         """Start the workload controllers and Trimtab."""
-        if not self.cluster.store.collection("/namespaces").entries:
-            await bootstrap.create_default_objects(self.cluster)
-            for kind in crds.KINDS:
-                if kind.model in OURS:
-                    await self.user.create(DEFINITIONS, crds.manifest(kind))
-            asks = configuration("default", "https://trimtab.invalid/scale", RULES)
-            await self.user.create(CONFIGURATIONS[VALIDATING], asks)
         await super().start()
         await self.start_product()
 
@@ -141,8 +135,8 @@ class ScaleCluster(InMemoryLab):
 
     async def start_product(self) -> None:
         """Start Trimtab, with nothing remembered."""
-        self.product = Wire(self.cluster)
-        client = Client(self.product, clock=self.clock, rng=random.Random(1))
+        self.product = self.connect()
+        client = self.client(self.product)
         self.view = View(client, owners=self.owners, rng=random.Random(1))
         self.delivered: list[DeliveredPlan] = []
         self.holder = ScaleDownHolder(
@@ -207,10 +201,6 @@ class ScaleCluster(InMemoryLab):
         self.answers.append(tuple(response.warnings))
         return codec.encode(answer(response))
 
-    def _activity(self) -> tuple[int, int]:
-        requests, version = super()._activity()
-        return requests + len(self.product.requests), version
-
     # What a test does.
 
     async def held(self, request: Awaitable[T]) -> tuple[T, float]:
@@ -222,29 +212,6 @@ class ScaleCluster(InMemoryLab):
         took = (self.clock.now() - started) / 1e9
         await self.settle()
         return task.result(), took
-
-    async def zones(self, **sizes: int) -> None:
-        """Nodes in zones; pods are placed on them by turns, zone by zone."""
-        names = {zone: [f"{zone}-{number}" for number in range(size)] for zone, size in sizes.items()}
-        for zone, nodes in names.items():
-            for name in nodes:
-                await self.user.create(Resource.of(Node).raw, node(name, zone=zone).tree())
-        self.place_on(*[name for turn in itertools.zip_longest(*names.values()) for name in turn if name])
-
-    def place_on(self, *names: str) -> None:
-        """Place the next pods on these nodes, by turns."""
-        self._places = itertools.cycle(names)
-
-    async def run_pod(self, pod: Pod, *, ready: bool = True) -> None:
-        """Place a pod where its turn is, and let it become ready."""
-        if not pod.spec.node_name:
-            await self.user.bind(pod.metadata.name, namespace="default", node=next(self._places))
-        await super().run_pod(await self.get(Pod, pod.metadata.name), ready=ready)
-
-    async def deploy(self, replicas: int, name: str = "web", **more: Any) -> None:
-        """A Deployment with so many pods that run."""
-        await self.create(Deployment, deployment(name, replicas, **more))
-        await self.run_pods()
 
     async def grow(self, replicas: int, *nodes: str) -> None:
         """Scale up; the new pods are placed on these nodes by turns, a while after the others."""

@@ -98,7 +98,7 @@ async def test_after_random_failures_no_cost_of_ours_is_left(seed: int) -> None:
     """And no request to scale was stopped."""
     cluster = ScaleCluster(seed=seed + 1)
     await cluster.start()
-    await cluster.zones(a=3, b=3, c=2)
+    await cluster.add_zones(a=3, b=3, c=2)
     await cluster.deploy(12)
     chaos = Chaos(cluster, seed)
     for _ in range(STEPS):

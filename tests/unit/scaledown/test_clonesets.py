@@ -11,13 +11,11 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.cloneset.clusters import CloneSetCluster, manifest, template
-from tests.unit.lab.workloads.clusters import Wire
 from trimtab.api import codec, crds
 from trimtab.api.annotations import DELETION_COST, RANK
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
-from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import RankSettings
@@ -51,7 +49,7 @@ class ShrinkingCloneSets(CloneSetCluster):
         await self.clock.advance(3600)
         await self.resize(9)
         await self.run_pods()
-        client = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(2))
+        client = self.client(seed=2)
         view = View(client, rng=random.Random(2))
         self.holder = ScaleDownHolder(client, view, defaults=OLDEST)
         self.tasks = [asyncio.ensure_future(part) for part in (view.run(), self.holder.run())]

@@ -10,7 +10,6 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.kube.fakes import FakeServer, failure
-from tests.unit.lab.workloads.clusters import InMemoryLab
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
@@ -25,6 +24,7 @@ from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteRep
 from trimtab.scaledown.pod_costs import annotation_for
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.testing import InMemoryLab
 
 PLAN = PlanAnnotation(plan="p1", workload="ReplicaSet/web", uid="u", generation=3, to=2, at=1000)
 

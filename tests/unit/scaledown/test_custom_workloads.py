@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,19 +10,19 @@ from typing import Any
 import pytest_asyncio
 
 from tests.lab.rollouts import DEFINITION, KIND, OWNERS, REVISION, Rollout, RolloutController, rollout
-from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
-from tests.unit.scaledown.policy_cluster import DEFINITIONS, PolicyCluster, deployment, target
+from tests.unit.scaledown.policy_cluster import DEFINITIONS, PolicyCluster, target
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api.annotations import OPT_OUT, OPTED_OUT
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectReference
 from trimtab.api.scaledown import ScaleDownPolicySpec
-from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.transport import Request
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab_lab.apiserver.kinds.errors import status_error
+from trimtab_lab.testing import InMemoryLab
+from trimtab_lab.testing.labs import deployment
 
 ROLLOUT = target("web", "Rollout", KIND.api_version)
 
@@ -44,7 +43,7 @@ class RolloutCluster(ScaleCluster):
 
 def control(cluster: InMemoryLab) -> asyncio.Future[None]:
     """Start the controller of Rollouts."""
-    client = Client(Wire(cluster.cluster), clock=cluster.clock, rng=random.Random(3))
+    client = cluster.client(seed=3)
     return asyncio.ensure_future(RolloutController(client).run())
 
 
@@ -56,9 +55,9 @@ async def deploy(cluster: InMemoryLab, replicas: int, **more: Any) -> None:
 
 async def three_zones(cluster: ScaleCluster) -> None:
     """Eight pods on two zones, and four more in a third that came later: stock empties that one again."""
-    await cluster.zones(a=4, b=4)
+    await cluster.add_zones(a=4, b=4)
     await deploy(cluster, 8)
-    await cluster.zones(c=4)
+    await cluster.add_zones(c=4)
     await cluster.clock.advance(3600)
     cluster.place_on("c-0", "c-1", "c-2", "c-3")
     await cluster.user.resize(Rollout, "web", 12, namespace="default")
@@ -154,9 +153,9 @@ async def test_a_kind_that_is_not_installed_is_no_outage() -> None:
     assert cluster.view.custom["Rollout"].absent
     assert cluster.view.synced
     assert cluster.view.problems == []
-    await cluster.zones(a=4, b=4)
+    await cluster.add_zones(a=4, b=4)
     await cluster.deploy(8)
-    await cluster.zones(c=4)
+    await cluster.add_zones(c=4)
     await cluster.grow(12, "c-0", "c-1", "c-2", "c-3")
     await cluster.scale(6)
     assert await cluster.spread() == (2, 2, 2)
@@ -215,7 +214,7 @@ async def test_costs_are_kept_current_for_a_rollout(policies: PolicyCluster) -> 
     plan = (await policies.status()).status.last_plan
     assert plan is not None
     assert (plan.from_, plan.to) == (6, 4)
-    assert await policies.zones("a", "b") == {"a": 2, "b": 2}
+    assert await policies.zones() == {"a": 2, "b": 2}
 
 
 async def test_a_policy_for_a_rollouts_replicaset_says_to_name_the_rollout(policies: PolicyCluster) -> None:
@@ -254,7 +253,7 @@ async def test_a_policy_for_a_kind_that_is_not_named_says_how_to_name_it(policie
 
 async def test_a_rollouts_opt_out_holds_for_costs_that_are_kept_current(policies: PolicyCluster) -> None:
     """Also right after a start, when the kind is listed last."""
-    await deploy(policies, 3, annotations={OPT_OUT: OPTED_OUT})
+    await deploy(policies, 3, metadata={"annotations": {OPT_OUT: OPTED_OUT}})
     await policies.policy(selector={"matchLabels": {"app": "web"}}, delivery="Continuous")
     await policies.stop_policies()
     await policies.start_policies(refuse=_without_rollouts)

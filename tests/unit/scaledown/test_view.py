@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kube.fakes import FakeServer
-from tests.unit.scaledown.policy_cluster import PolicyCluster, deployment
+from tests.unit.scaledown.policy_cluster import PolicyCluster
 from trimtab.api.annotations import POLICY_COST, RANKED_AMONG
 from trimtab.api.apps import StatefulSet
 from trimtab.api.core import Service
@@ -17,6 +17,7 @@ from trimtab.scaledown.pod_costs import by_policy_annotation
 from trimtab.scaledown.view import BY_NAMESPACE, BY_POLICY, View
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.testing.labs import deployment
 
 
 @pytest.mark.parametrize(

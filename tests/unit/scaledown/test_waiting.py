@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.cloneset.clusters import manifest
-from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target
 from trimtab.api.annotations import RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import CloneSet
@@ -19,7 +18,6 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset.controller import Controller
 from trimtab.cloneset.settings import Settings
-from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.findings import WITH_POD_COST
@@ -41,8 +39,8 @@ class CloneWorld(PolicyCluster):
         """Start both; CloneSets honour costs as ranks."""
         self.readers = WITH_POD_COST
         await super().start()
-        self.clones = Wire(self.cluster)
-        client = Client(self.clones, clock=self.clock, rng=random.Random(1))
+        self.clones = self.connect()
+        client = self.client(self.clones)
         settings = Settings(pod_cost=True)
         made = Controller(client, settings, policy_of=self._policy_of, rng=random.Random(1))
         self.cloning = asyncio.ensure_future(made.run())
@@ -51,10 +49,6 @@ class CloneWorld(PolicyCluster):
     def _policy_of(self, cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         found = effective.effective_policy(workload_ref(cloneset), self.view.policies_in("default"))
         return None if found is None else found.spec
-
-    def _activity(self) -> tuple[int, int]:
-        requests, version = super()._activity()
-        return requests + len(getattr(self, "clones", self.product).requests), version
 
     async def close(self) -> None:
         """End everything."""

@@ -1,7 +1,4 @@
-"""An in-memory control plane with what a scheduler uses: pods are bound at most once, and status is patched.
-
-It records every binding, so that tests can check that no pod was bound twice.
-"""
+"""A scheduler at work on the lab's API server, in memory. Every binding is recorded, so that none is made twice."""
 
 from __future__ import annotations
 
@@ -13,7 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.kube.fakes import Change, FakeServer, FakeStream, Watcher, answer, failure
+from tests.unit.kube.fakes import Change, FakeStream, Watcher
+from tests.unit.kube.lab_server import LabServer
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -36,7 +34,7 @@ QUIET: Mapping[str, Any] = {
 
 
 @dataclass(slots=True)
-class ControlPlane(FakeServer):
+class ControlPlane(LabServer):
     """Pods, nodes and the other objects that a scheduler watches."""
 
     bindings: list[tuple[str, str]] = field(default_factory=list)
@@ -93,46 +91,12 @@ class ControlPlane(FakeServer):
             super(ControlPlane, self)._tell(watcher, change)
 
     def _respond(self, request: Request) -> Response:
-        path, _, subresource = request.path.rpartition("/")
-        if subresource == "binding" and request.method == "POST":
-            return self._bind(path, json.loads(request.body or b"{}"))
-        if subresource == "status" and request.method == "PATCH":
-            return self._patch_status(path, json.loads(request.body or b"{}"))
         # A dataclass with slots is another class than the one that a bare `super()` was compiled for.
-        return super(ControlPlane, self)._respond(request)
-
-    def _bind(self, path: str, binding: JSON) -> Response:
-        tree = self._found(path)
-        if tree is None:
-            return failure(404, "NotFound", "pods not found")
-        name, spec = tree["metadata"]["name"], tree["spec"]
-        if binding["metadata"].get("uid") != tree["metadata"]["uid"]:
-            return failure(409, "Conflict", "the UID in the precondition does not match")
-        if tree["metadata"].get("deletionTimestamp"):
-            return failure(409, "Conflict", f"pod {name} is being deleted, cannot be assigned to a host")
-        if spec.get("nodeName"):
-            return failure(409, "Conflict", f'pod {name} is already assigned to node "{spec["nodeName"]}"')
-        node = binding["target"]["name"]
-        self.bindings.append((tree["metadata"]["uid"], node))
-        self.put(CORE, "pods", {**tree, "spec": {**spec, "nodeName": node}})
-        return answer(201, {"kind": "Status", "status": "Success"})
-
-    def _patch_status(self, path: str, patch: JSON) -> Response:
-        tree = self._found(path)
-        if tree is None:
-            return failure(404, "NotFound", "pods not found")
-        if patch["metadata"]["uid"] != tree["metadata"]["uid"]:
-            return failure(409, "Conflict", "the UID in the precondition does not match")
-        conditions = {each["type"]: each for each in tree["status"].get("conditions", [])}
-        for each in patch["status"]["conditions"]:
-            merged = {**conditions.get(each["type"], {}), **each}
-            conditions[each["type"]] = {name: value for name, value in merged.items() if value is not None}
-        status = {**tree["status"], "conditions": list(conditions.values())}
-        return answer(200, self.put(CORE, "pods", {**tree, "status": status}))
-
-    def _found(self, path: str) -> JSON | None:
-        parts = path.split("/")
-        return self._objects.get((CORE, "pods"), {}).get(f"{parts[-3]}/{parts[-1]}")
+        response = super(ControlPlane, self)._respond(request)
+        if request.path.endswith("/binding") and response.status == 201:
+            binding = json.loads(request.body or b"{}")
+            self.bindings.append((binding["metadata"]["uid"], binding["target"]["name"]))
+        return response
 
 
 @dataclass(slots=True)

@@ -91,6 +91,7 @@ async def test_a_refused_pod_has_a_warning_and_a_condition(stage: Stage) -> None
         "reason": "Unschedulable",
         "message": MESSAGE,
         "observedGeneration": 3,
+        "lastProbeTime": None,
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     assert stage.pod.status.nominated_node_name == "theirs"

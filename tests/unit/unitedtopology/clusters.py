@@ -17,24 +17,19 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
-from tests.unit.lab.workloads.objects import deployment_tree
 from trimtab.api import annotations as keys
 from trimtab.api import crds, nodeselectors, times, tolerations
 from trimtab.api.annotations import DELETION_COST
-from trimtab.api.apps import Deployment
-from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
-from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.ranking.costs import level_of
 from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.controller.controller import SETTINGS, Controller, Settings
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
-from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.testing import InMemoryLab
 
 JSON = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
@@ -74,22 +69,24 @@ class TopologyCluster(InMemoryLab):
     fits: Mapping[str, int] = {}
     """How many pods single nodes take, where that matters."""
 
+    def __init__(self, *, seed: int = 1, **more: Any) -> None:
+        super().__init__(seed=seed, kinds=[kind.model for kind in crds.KINDS], **more)
+
+    async def prepare(self) -> None:
+        """Create three zones of two nodes."""
+        for at in ("z1", "z2", "z3"):
+            for number in (1, 2):
+                await self.add_node(f"{at}-{number}", at)
+
     async def start(self) -> None:
-        """Start everything, in a cluster with three zones of two nodes."""
-        if not self.cluster.store.collection("/namespaces").entries:
-            await bootstrap.create_default_objects(self.cluster)
-            for manifest in crds.manifests():
-                await self.user.create(CustomResourceDefinition, manifest)
-            for at in ("z1", "z2", "z3"):
-                for number in (1, 2):
-                    await self.add_node(f"{at}-{number}", at)
+        """Start everything."""
         await super().start()
         await self.start_controller()
 
     async def start_controller(self) -> None:
         """Start the controller, as a process of its own."""
-        self.controller_wire = Wire(self.cluster)
-        client = Client(self.controller_wire, clock=self.clock, rng=random.Random(2))
+        self.controller_wire = self.connect()
+        client = self.client(self.controller_wire, seed=2)
         self.metrics = Metrics()
         self.controller = Controller(client, self.settings, metrics=self.metrics, rng=random.Random(3))
         annotator = PodAnnotator(client, self.metrics)
@@ -112,10 +109,6 @@ class TopologyCluster(InMemoryLab):
         """End everything that runs."""
         await self.stop_controller()
         await super().stop()
-
-    def _activity(self) -> tuple[int, int]:
-        requests, version = super()._activity()
-        return requests + len(self.controller_wire.requests) if hasattr(self, "controller_wire") else requests, version
 
     async def settle(self) -> None:
         """Wait until everything is idle, collected events included."""
@@ -140,16 +133,6 @@ class TopologyCluster(InMemoryLab):
         """Create a UnitedTopology."""
         return await self.create(UnitedTopology, topology_tree(*subsets, **more))
 
-    async def deploy(self, replicas: int, name: str = "web", **more: Any) -> None:
-        """Create a Deployment, and let its pods run."""
-        await self.create(Deployment, deployment_tree(name, replicas, **more))
-        await self.run_pods()
-
-    async def scale(self, replicas: int, name: str = "web") -> None:
-        """Resize a Deployment, and let pods come and go."""
-        await self.patch(Deployment, name, {"spec": {"replicas": replicas}})
-        await self.run_pods()
-
     async def topology(self, name: str = "web") -> UnitedTopology:
         """A UnitedTopology as it is."""
         return await self.get(UnitedTopology, name)
@@ -166,10 +149,6 @@ class TopologyCluster(InMemoryLab):
     async def missing(self, name: str = "web") -> dict[str, int]:
         """How many pods each subset lacks."""
         return {name: row.missing_replicas for name, row in (await self.rows(name)).items()}
-
-    async def zones(self) -> Counter[str]:
-        """How many pods each zone has."""
-        return Counter(pod.spec.node_name.partition("-")[0] for pod in await self.pods())
 
     async def pods_by_subset(self) -> Counter[str]:
         """How many pods are annotated with each subset; the empty name counts those without annotations."""

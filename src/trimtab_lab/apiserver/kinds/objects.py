@@ -7,7 +7,6 @@ managers, and therefore has no server-side apply).
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 
@@ -165,16 +164,16 @@ def wipe_system_fields(tree: Tree) -> None:
         metadata.pop(field, None)
 
 
-def fill_system_fields(tree: Tree, now: str) -> None:
+def fill_system_fields(tree: Tree, now: str, rng: random.Random) -> None:
     """Set uid and creation time of a new object."""
     metadata = tree["metadata"]
-    metadata["uid"] = _uid()
+    metadata["uid"] = _uid(rng)
     metadata["creationTimestamp"] = now
 
 
-def _uid() -> str:
+def _uid(rng: random.Random) -> str:
     """A random UUID of version 4."""
-    digits = os.urandom(16).hex()
+    digits = f"{rng.getrandbits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 

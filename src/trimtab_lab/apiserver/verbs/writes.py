@@ -122,7 +122,7 @@ async def _insert(
     base = metadata.get("generateName", "")
     generated = bool(base) and not metadata.get("name")
     now = cluster.now()
-    objects.fill_system_fields(tree, now)
+    objects.fill_system_fields(tree, now, cluster.rng)
     if generated:
         metadata["name"] = objects.generate_name(base, cluster.rng)
     registry_strategies.prepare_create(kind, tree, now)

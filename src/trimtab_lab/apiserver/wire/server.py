@@ -83,7 +83,7 @@ class Server:
             clock=clock, call=self._webhook_client, history=history, bookmark_interval=bookmark_interval, seed=seed
         )
         self.authenticator = Authenticator(tokens, self.cluster.tokens.user)
-        authority = self.identity.authority.pair.certificate.decode()
+        authority = self.identity.authority.decode()
         self._controllers = (
             GarbageCollector(self.cluster),
             NamespaceController(self.cluster, authority),

@@ -257,3 +257,29 @@ def _advance(request: Tree, answer: Tree, state: dict[str, Tree]) -> None:
             state[target] = denormalised(body)
     elif request["method"] == "GET" and path in state and body["kind"] == state[path]["kind"]:
         state[path] = denormalised(body)
+
+
+_COMBINATION = re.compile(r'Invalid value: "": "(?P<path>[^"]+)" must (?:not )?validate')
+
+
+def is_about_values(status: Tree) -> bool:
+    """Whether a Status has the causes of an OpenAPI schema: of a custom resource, or of a default in a definition."""
+    details = status.get("details") or {}
+    causes = details.get("causes") or ()
+    defaults = any(cause.get("field", "").endswith(".default") for cause in causes)
+    return status.get("code") == 422 and bool(causes) and (defaults or details.get("group", "").endswith("example.com"))
+
+
+def places(causes: list[Tree]) -> list[str]:
+    """The reasons and fields of a schema's causes, each once; the words are the lab's own.
+
+    Of a combination (`anyOf`, …) Kubernetes has the field in the message, and adds the causes of one alternative.
+    """
+    combined = {found["path"] for cause in causes if (found := _COMBINATION.match(cause["message"]))}
+    inside = tuple(f"{path}." for path in combined)
+    single = {
+        f"{cause['reason']} {cause['field']}"
+        for cause in causes
+        if not _COMBINATION.match(cause["message"]) and not cause["field"].startswith(inside)
+    }
+    return sorted(single | {f"FieldValueInvalid {path}" for path in combined})

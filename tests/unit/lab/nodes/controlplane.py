@@ -1,9 +1,4 @@
-"""A control plane in memory, as far as kubelets see of one, and simulated nodes at work on it under a clock that stands
-still until it is moved.
-
-New nodes get the `not-ready` taint as an API server's admission gives it; pods that are deleted stay for their grace
-period; status is patched as its schema says; evictions are refused while a budget holds.
-"""
+"""Simulated nodes at work on the lab's API server, in memory, under a clock that stands still until it is moved."""
 
 from __future__ import annotations
 
@@ -16,22 +11,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.kube.fakes import FakeServer, answer, failure
+from tests.unit.kube.lab_server import LabServer
 from trimtab.api import times
 from trimtab.api.documents import JSON
-from trimtab.api.patches import schema_for, strategic_merge
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, cancel
-from trimtab.kube.transport import Request, Response
+from trimtab.kube.clocks import cancel
+from trimtab.kube.transport import Request
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.nodes import shapes
 from trimtab_lab.nodes.service import Nodes
 from trimtab_lab.nodes.settings import SETTINGS, Settings
 from trimtab_lab.nodes.shapes import Shape
 
-CORE = "/api/v1"
-NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-KINDS = {"pods": "Pod", "nodes": "Node"}
+CORE, POLICY = "/api/v1", "/apis/policy/v1"
 GRACE = 30
 
 TWO_ZONES = shapes.read(
@@ -44,13 +36,8 @@ TWO_ZONES = shapes.read(
 
 
 @dataclass(slots=True)
-class ControlPlane(FakeServer):
+class ControlPlane(LabServer):
     """Pods, nodes and Leases."""
-
-    budget: int | None = None
-    """How many more evictions are allowed; None if any number."""
-
-    # What a test does.
 
     def add_pod(self, name: str, node: str, annotations: Mapping[str, str] | None = None, **spec: Any) -> JSON:
         """Create a pod that has a node already. Annotations are given without their prefix."""
@@ -100,7 +87,14 @@ class ControlPlane(FakeServer):
 
     def delete_pod(self, name: str, grace: int = GRACE) -> None:
         """Ask for a pod to go."""
-        self._delete_pod(f"default/{name}", {"gracePeriodSeconds": grace})
+        body = json.dumps({"gracePeriodSeconds": grace}).encode()
+        self._respond(Request("DELETE", f"{CORE}/namespaces/default/pods/{name}", body=body))
+
+    def allow_evictions(self, count: int) -> None:
+        """Have a disruption budget for all pods that allows so many more evictions."""
+        status = {"disruptionsAllowed": count, "currentHealthy": 3, "desiredHealthy": 3, "expectedPods": 3}
+        metadata = {"name": "all", "namespace": "default"}
+        self.put(POLICY, "poddisruptionbudgets", {"metadata": metadata, "spec": {"selector": {}}, "status": status})
 
     def written(self) -> Counter[str]:
         """What has been written so far: how often what was done to which kind."""
@@ -108,66 +102,9 @@ class ControlPlane(FakeServer):
             f"{request.method} {_subject(request.path)}" for request in self.requests if request.method != "GET"
         )
 
-    # What clients do.
-
-    def _respond(self, request: Request) -> Response:
-        body = json.loads(request.body) if request.body else {}
-        parts = request.path.split("/")
-        if request.method == "POST" and parts[-1] == "eviction":
-            return self._evict(f"{parts[-4]}/{parts[-2]}", body)
-        if request.method == "PATCH" and parts[-1] == "status":
-            return self._patch_status(parts, body)
-        if request.method == "POST" and parts[-1] == "nodes":
-            spec = body.get("spec", {})
-            body = {**body, "spec": {**spec, "taints": [*spec.get("taints", []), NOT_READY]}}
-            return self._create((CORE, "nodes"), "", body)
-        if request.method == "DELETE" and parts[-2] == "pods":
-            return self._delete_pod(f"{parts[-3]}/{parts[-1]}", body)
-        # A subclass of a dataclass with slots has another class than the one that `super()` was compiled for.
-        return FakeServer._respond(self, request)  # noqa: SLF001 - as above
-
-    def _patch_status(self, parts: list[str], patch: JSON) -> Response:
-        plural, name = parts[-3], parts[-2]
-        key = name if plural == "nodes" else f"{parts[-4]}/{name}"
-        tree = self._objects.get((CORE, plural), {}).get(key)
-        if tree is None:
-            return failure(404, "NotFound", f"{plural} {key} not found")
-        if patch.get("metadata", {}).get("uid", tree["metadata"]["uid"]) != tree["metadata"]["uid"]:
-            return failure(409, "Conflict", "the UID in the precondition does not match")
-        merged = strategic_merge({"status": tree.get("status", {})}, {"status": patch["status"]}, _schema(plural))
-        return answer(200, self.put(CORE, plural, {**tree, "status": merged["status"]}))
-
-    def _delete_pod(self, key: str, options: JSON) -> Response:
-        tree = self._objects.get((CORE, "pods"), {}).get(key)
-        if tree is None:
-            return failure(404, "NotFound", "pods not found")
-        metadata = tree["metadata"]
-        if (options.get("preconditions") or {}).get("uid", metadata["uid"]) != metadata["uid"]:
-            return failure(409, "Conflict", "the UID in the precondition does not match")
-        grace = options.get("gracePeriodSeconds", GRACE)
-        if grace == 0 and not metadata.get("finalizers"):
-            self.drop(CORE, "pods", key)
-        elif "deletionTimestamp" not in metadata or grace < metadata["deletionGracePeriodSeconds"]:
-            ends = times.format_time(self.clock.now() + grace * SECOND)
-            marked = {**metadata, "deletionTimestamp": ends, "deletionGracePeriodSeconds": grace}
-            self.put(CORE, "pods", {**tree, "metadata": marked})
-        return answer(200, {"kind": "Status", "status": "Success"})
-
-    def _evict(self, key: str, eviction: JSON) -> Response:
-        if self.budget is not None:
-            if self.budget == 0:
-                causes = [{"reason": "DisruptionBudget", "message": "The budget needs 1 healthy pod"}]
-                return failure(429, "TooManyRequests", "Cannot evict pod", causes=causes)
-            self.budget -= 1
-        return self._delete_pod(key, eviction.get("deleteOptions", {}))
-
 
 def _prefixed(annotations: Mapping[str, str]) -> dict[str, str]:
     return {f"lab.trimtab.dev/{name}": value for name, value in annotations.items()}
-
-
-def _schema(plural: str) -> Any:
-    return schema_for("v1", KINDS[plural])
 
 
 def _subject(path: str) -> str:

@@ -53,14 +53,14 @@ async def test_a_drain_waits_for_budgets() -> None:
         for name in ("one", "two", "three"):
             stage.server.add_pod(name, "a-1")
         await stage.advance(5)
-        stage.server.budget = 1
+        stage.server.allow_evictions(1)
         drain = asyncio.ensure_future(stage.nodes.drain(["a-1"]))
         await stage.advance(30)
         assert len(stage.server.objects("pods")) == 2
         assert not drain.done()
         asked = stage.server.written()["POST pods/eviction"]
         assert asked > 3
-        stage.server.budget = None
+        stage.server.allow_evictions(2)
         await stage.advance(30)
         assert stage.server.objects("pods") == []
         await drain
@@ -71,12 +71,12 @@ async def test_a_drain_ignores_pods_that_are_gone() -> None:
     async with running() as stage:
         stage.server.add_pod("p", "a-1")
         await stage.advance(5)
-        stage.server.budget = 0
+        stage.server.allow_evictions(0)
         drain = asyncio.ensure_future(stage.nodes.drain(["a-1"]))
         await stage.advance(1)
         stage.server.delete_pod("p", grace=0)
         stage.server.add_pod("p", "b-1")
-        stage.server.budget = None
+        stage.server.allow_evictions(1)
         await stage.advance(30)
         await drain
         assert stage.server.has("pods", "p")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.unit.lab.workloads.clusters import InMemoryLab
+from trimtab_lab.testing import InMemoryLab
 
 
 @pytest_asyncio.fixture

@@ -8,6 +8,7 @@ from typing import Any
 from trimtab.api import codec
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.testing.builders import uid_for
+from trimtab_lab.testing import labs
 from trimtab_lab.workloads.deployment import revisions, templates
 
 START = "2026-01-01T00:00:00Z"
@@ -80,18 +81,8 @@ def deployment_tree(
 ) -> JSON:
     """The manifest of a Deployment."""
     rolling = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "strategy": {"type": strategy} | (rolling if strategy == "RollingUpdate" else {}),
-            "template": template(image, app=name),
-            **spec,
-        },
-    }
+    kind = {"type": strategy} | (rolling if strategy == "RollingUpdate" else {})
+    return labs.deployment(name, replicas, image=image, strategy=kind, **spec)
 
 
 def deployment(

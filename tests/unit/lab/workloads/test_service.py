@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.unit.lab.workloads.clusters import InMemoryLab
 from tests.unit.lab.workloads.objects import deployment_tree
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.kube.transport import Request
+from trimtab_lab.testing import InMemoryLab
 
 
 async def test_they_end_without_a_trace() -> None:

@@ -11,7 +11,6 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api import codec
 from trimtab.api.annotations import (
@@ -40,6 +39,7 @@ from trimtab.scaledown.policy.groups import Group, GroupKey, GroupOwner
 from trimtab.scaledown.policy.workloads import WorkloadRef
 from trimtab.testing.builders import pod
 from trimtab_lab.apiserver.kinds.errors import status_error
+from trimtab_lab.testing.labs import JSON
 
 RAW_COSTS = Resource.of(PodGroupCost).raw
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import POLICIES, PolicyCluster, target, template
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, STATED_COST, policy_cost_annotation
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -28,6 +27,7 @@ from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, DefaultPolicy, Defaults
 from trimtab.scaledown.policy.groups import Group
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
+from trimtab_lab.testing.labs import JSON
 
 BALANCE = [{"name": "Balance"}]
 

@@ -26,7 +26,7 @@ async def cluster() -> AsyncIterator[ScaleCluster]:
     """Two zones, and a default policy that keeps workloads level."""
     made = ScaleCluster()
     await made.start()
-    await made.zones(a=3, b=3)
+    await made.add_zones(a=3, b=3)
     yield made
     await made.close()
 
@@ -109,7 +109,7 @@ async def test_one_unranked_pod_means_the_controllers_own_order() -> None:
     """For the whole group, and the user is told which pod it is."""
     cluster = ScaleCluster(defaults=configured(when_unranked=WhenUnranked(action="Fallback")))
     await cluster.start()
-    await cluster.zones(a=3, b=3)
+    await cluster.add_zones(a=3, b=3)
     await cluster.deploy(6)
     first, *others = await names(cluster)
     await annotate(cluster, dict.fromkeys(others, 1))
@@ -186,7 +186,7 @@ async def test_another_carrier_of_the_default_policy_does_not_matter() -> None:
     """Explicit ranks are always delivered as deletion costs, which every controller reads."""
     cluster = ScaleCluster(defaults=configured(carrier="PodGroupCost"))
     await cluster.start()
-    await cluster.zones(a=3, b=3)
+    await cluster.add_zones(a=3, b=3)
     await cluster.deploy(6)
     busy = await zone_of(cluster, "a")
     await annotate(cluster, {name: int(name not in busy) for name in await names(cluster)})
@@ -199,7 +199,7 @@ async def test_without_any_policy_nothing_is_delivered() -> None:
     """But several PodGroupCosts are reported all the same."""
     cluster = ScaleCluster(defaults=Defaults())
     await cluster.start()
-    await cluster.zones(a=3, b=3)
+    await cluster.add_zones(a=3, b=3)
     await cluster.deploy(6)
     for name in ("aaa", "bbb"):
         await rank(cluster, {"kind": "Deployment", "name": "web"}, {}, name)
@@ -214,7 +214,7 @@ async def test_rival_objects_are_no_warning_where_ranks_do_not_count(has_policy:
     """Under a policy its status reports them; a policy that observes warns nobody."""
     cluster = ScaleCluster(defaults=configured(mode="Enforce" if has_policy else "Observe"))
     await cluster.start()
-    await cluster.zones(a=3, b=3)
+    await cluster.add_zones(a=3, b=3)
     await cluster.deploy(6)
     for name in ("aaa", "bbb"):
         await rank(cluster, {"kind": "Deployment", "name": "web"}, {}, name)

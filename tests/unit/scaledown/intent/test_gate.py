@@ -26,7 +26,7 @@ async def cluster() -> AsyncIterator[ScaleCluster]:
     """Six pods in two zones."""
     made = ScaleCluster()
     await made.start()
-    await made.zones(a=2, b=2)
+    await made.add_zones(a=2, b=2)
     await made.deploy(6)
     yield made
     await made.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.scaledown.policy_cluster import POLICIES, deployment, template
+from tests.unit.scaledown.policy_cluster import POLICIES, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
@@ -28,6 +28,7 @@ from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
+from trimtab_lab.testing.labs import deployment
 
 
 @pytest_asyncio.fixture
@@ -35,9 +36,9 @@ async def cluster() -> AsyncIterator[ScaleCluster]:
     """Four pods on two zones, and two more in a third that came later: stock empties that one again."""
     made = ScaleCluster()
     await made.start()
-    await made.zones(a=4, b=4)
+    await made.add_zones(a=4, b=4)
     await made.deploy(8)
-    await made.zones(c=4)
+    await made.add_zones(c=4)
     await made.grow(12, "c-0", "c-1", "c-2", "c-3")
     yield made
     await made.close()
@@ -101,7 +102,7 @@ async def test_nothing_is_written_where_stock_is_as_level() -> None:
     """Two pods on one node and one on another of one zone: the controller's own order takes from the fuller node."""
     cluster = ScaleCluster()
     await cluster.start()
-    await cluster.zones(a=2)
+    await cluster.add_zones(a=2)
     await cluster.deploy(3)
     assert await cluster.scale(2) < 0.1
     assert cluster.writes() == []
@@ -431,9 +432,9 @@ async def test_requests_beyond_the_write_limit_are_admitted_without_a_plan() -> 
     """A few requests for a large workload are worth many for small ones: what is left is the best beginning."""
     cluster = ScaleCluster(rates=Rates(writes=0.1, writes_burst=2))
     await cluster.start()
-    await cluster.zones(a=4, b=4)
+    await cluster.add_zones(a=4, b=4)
     await cluster.deploy(8)
-    await cluster.zones(c=4)
+    await cluster.add_zones(c=4)
     await cluster.grow(12, "c-0", "c-1", "c-2", "c-3")
     held, _ = await cluster.held(cluster.holder.hold(await cluster.request(9)))
     assert held.outcome is HoldOutcome.PARTIAL
@@ -509,9 +510,9 @@ async def test_the_settle_time_always_leaves_time_to_write() -> None:
     assert round(RESERVE * 1000) == RESERVED_MILLISECONDS, "what the configuration refuses is what cannot work"
     cluster = ScaleCluster(budget=1.0)
     await cluster.start()
-    await cluster.zones(a=4, b=4)
+    await cluster.add_zones(a=4, b=4)
     await cluster.deploy(8)
-    await cluster.zones(c=4)
+    await cluster.add_zones(c=4)
     await cluster.grow(12, "c-0", "c-1", "c-2", "c-3")
     for _ in range(9):
         cluster.holder.settle_time.record_miss()
@@ -762,7 +763,7 @@ async def test_without_a_policy_nothing_is_written() -> None:
     """No default in the configuration: installed, and quiet."""
     cluster = ScaleCluster(defaults=NO_DEFAULTS)
     await cluster.start()
-    await cluster.zones(a=2, b=2)
+    await cluster.add_zones(a=2, b=2)
     await cluster.deploy(4)
     await cluster.scale(2)
     assert outcomes(cluster) == {"no-policy": 1}
@@ -777,7 +778,7 @@ async def test_workloads_that_own_their_pods_are_held_too(kind: type[Any]) -> No
     """By their own `/scale`."""
     cluster = ScaleCluster()
     await cluster.start()
-    await cluster.zones(a=3, b=3)
+    await cluster.add_zones(a=3, b=3)
     labels = {"app": "web"}
     selector: Any = labels if kind is ReplicationController else {"matchLabels": labels}
     spec = {"replicas": 4, "selector": selector, "template": template(**labels)}
@@ -794,7 +795,7 @@ async def test_costs_of_a_lost_request_do_not_mislead_the_next_one() -> None:
     """A policy spared three pods of one node, and its request was lost; by itself, the controller would be level."""
     cluster = ScaleCluster()
     await cluster.start()
-    await cluster.zones(a=2)
+    await cluster.add_zones(a=2)
     cluster.place_on("a-0", "a-0", "a-0", "a-1")
     await cluster.deploy(4)
     await cluster.grow(7, "a-0")

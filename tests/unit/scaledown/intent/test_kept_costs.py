@@ -32,9 +32,9 @@ async def cluster() -> AsyncIterator[ScaleCluster]:
     """Two pods in each of two zones, and two more in a third that came later: stock empties that one again."""
     made = ScaleCluster(defaults=NO_DEFAULTS)
     await made.start()
-    await made.zones(a=2, b=2)
+    await made.add_zones(a=2, b=2)
     await made.deploy(4)
-    await made.zones(c=2)
+    await made.add_zones(c=2)
     await made.grow(6, "c-0", "c-1")
     yield made
     await made.close()

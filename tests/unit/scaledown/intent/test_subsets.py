@@ -38,9 +38,9 @@ async def _cluster(defaults: Defaults) -> SubsetCluster:
     """Four pods on own nodes in two zones, and four on rented ones that came later, in two other zones."""
     made = SubsetCluster(defaults)
     await made.start()
-    await made.zones(c=2, d=2)
+    await made.add_zones(c=2, d=2)
     await made.deploy(4)
-    await made.zones(a=2, b=2)
+    await made.add_zones(a=2, b=2)
     await made.grow(8, "a-0", "b-0", "a-1", "b-1")
     return made
 
@@ -93,7 +93,7 @@ async def test_a_workload_without_subsets_needs_a_policy() -> None:
     """As before."""
     made = SubsetCluster(NO_DEFAULTS)
     await made.start()
-    await made.zones(a=2)
+    await made.add_zones(a=2)
     await made.deploy(4, "other")
     await made.scale(2, "other")
     assert made.count("requests_total", outcome="no-policy") == 1

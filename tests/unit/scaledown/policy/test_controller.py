@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.clusters import JSON
-from tests.unit.scaledown.policy_cluster import PolicyCluster, deployment, target, template
+from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api.annotations import OPT_OUT
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
@@ -20,6 +19,7 @@ from trimtab.kube.transport import Request
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
 from trimtab_lab.apiserver.kinds.errors import status_error
+from trimtab_lab.testing.labs import JSON, deployment
 
 BALANCE = [{"name": "Balance"}]
 PROBE = [{"name": "Probe", "args": {"periodSeconds": 10, "maxAgeSeconds": 60}}]
@@ -173,7 +173,7 @@ async def test_a_policy_for_a_deployments_replicaset_reports_what_to_do(cluster:
 async def test_a_workload_that_an_operator_owns_is_treated_like_any_other(cluster: PolicyCluster) -> None:
     """A selector finds it, its scale-downs are reported, and conflicting workloads are found."""
     owner = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "shop", "uid": "1-2-3", "controller": True}
-    await cluster.deploy(6, ownerReferences=[owner])
+    await cluster.deploy(6, metadata={"ownerReferences": [owner]})
     await cluster.policy(selector={"matchLabels": {"app": "web"}}, strategies=BALANCE, delivery="Continuous")
     status, _, message = await ready(cluster)
     assert status == "True"

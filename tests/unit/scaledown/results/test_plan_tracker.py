@@ -29,9 +29,9 @@ async def story() -> ScaleCluster:
     """Eight pods on two zones, and four more in a third that came later."""
     made = ScaleCluster()
     await made.start()
-    await made.zones(a=4, b=4)
+    await made.add_zones(a=4, b=4)
     await made.deploy(8)
-    await made.zones(c=4)
+    await made.add_zones(c=4)
     await made.grow(12, "c-0", "c-1", "c-2", "c-3")
     return made
 

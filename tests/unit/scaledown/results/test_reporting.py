@@ -28,7 +28,7 @@ async def story(**settings: object) -> ScaleCluster:
     """Eight pods on two zones, four younger ones on a third."""
     cluster = ScaleCluster(**settings)  # type: ignore[arg-type]
     await cluster.start()
-    await cluster.zones(a=4, b=4, c=4)
+    await cluster.add_zones(a=4, b=4, c=4)
     cluster.place_on("a-0", "b-0", "a-1", "b-1", "a-2", "b-2", "a-3", "b-3")
     await cluster.deploy(8)
     await cluster.advance(3600)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.api import codec
 from trimtab.api.annotations import SubsetAnnotations
@@ -28,6 +27,7 @@ from trimtab.unitedtopology.admission.simulation import (
 )
 from trimtab.unitedtopology.metrics import Doubt
 from trimtab.unitedtopology.view import View
+from trimtab_lab.testing import Wire
 
 JSON = dict[str, Any]
 

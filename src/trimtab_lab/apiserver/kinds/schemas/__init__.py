@@ -21,7 +21,7 @@ from typing import Any
 from trimtab_lab.apiserver.kinds.schemas.nodes import Node, drop_nulls, fill, prune
 from trimtab_lab.apiserver.kinds.schemas.uniqueness import repeated
 from trimtab_lab.apiserver.kinds.schemas.validator import Validator
-from trimtab_lab.apiserver.kinds.schemas.value_causes import MISSING, faults
+from trimtab_lab.apiserver.kinds.schemas.value_causes import causes
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, invalid
 from trimtab_lab.apiserver.storage.store import Tree
 
@@ -50,65 +50,28 @@ class Schema:
 
     def validate(self, tree: Tree, old: Tree | None = None) -> list[Cause]:
         """The causes for which an object is invalid; for an update from `old`, only changed values are checked."""
-        causes: list[Cause] = []
-        if not self._validator.accepts(tree):
-            causes += faults(tree, self._schema, "", MISSING if old is None else old)
-        causes += self._scale_faults(tree)
-        causes += repeated(tree, self._root, "")
-        return causes
+        errors = () if self._validator.accepts(tree) else self._validator.errors(tree)
+        found = list(causes(errors, self._root, tree, old))
+        found += self._scale_faults(tree)
+        found += repeated(tree, self._root, "")
+        return found
 
     def _scale_faults(self, tree: Tree) -> list[Cause]:
         """Check that the fields of the scale subresource are numbers of replicas."""
-        causes: list[Cause] = []
-        for field in ("specReplicasPath", "statusReplicasPath"):
-            path = self._scale.get(field)
-            if path:
-                causes += _count_faults(path, tree)
-        return causes
+        paths = [self._scale.get(field) for field in ("specReplicasPath", "statusReplicasPath")]
+        return [cause for path in paths if path for cause in _count_faults(path, tree)]
 
 
 def _count_faults(path: str, tree: Tree) -> list[Cause]:
     value: Any = tree
-    steps = path.removeprefix(".").split(".")
-    for index, step in enumerate(steps):
+    for step in path.removeprefix(".").split("."):
         if not isinstance(value, dict):
-            return [_wrong_place(path, steps[: index + 1], value, "map[string]interface{}")]
+            return [invalid(path, value, "accessor error: expected an object")]
         if step not in value:
             return []
         value = value[step]
     if isinstance(value, bool) or not isinstance(value, int):
-        return [_wrong_place(path, steps, value, "int64")]
+        return [invalid(path, value, "accessor error: expected an integer")]
     if value < 0:
         return [invalid(path, value, "should be a non-negative integer")]
     return [invalid(path, value, f"should be less than or equal to {_MOST}")] if value > _MOST else []
-
-
-_GO_TYPES = {
-    bool: "bool",
-    dict: "map[string]interface {}",
-    float: "float64",
-    int: "int64",
-    list: "[]interface {}",
-    str: "string",
-    type(None): "<nil>",
-}
-
-
-def _wrong_place(path: str, steps: list[str], value: Any, wanted: str) -> Cause:
-    """The cause for a field of another type on the path of the scale subresource, with Go's message."""
-    problem = f".{'.'.join(steps)} accessor error: {_in_go(value)} is of the type {_GO_TYPES[type(value)]}"
-    return invalid(path, 0, f"{problem}, expected {wanted}")
-
-
-def _in_go(value: Any) -> str:
-    match value:
-        case None:
-            return "<nil>"
-        case bool():
-            return str(value).lower()
-        case list():
-            return f"[{' '.join(map(_in_go, value))}]"
-        case dict():
-            return f"map[{' '.join(f'{key}:{_in_go(item)}' for key, item in sorted(value.items()))}]"
-        case _:
-            return str(value)

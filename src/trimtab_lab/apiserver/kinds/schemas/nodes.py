@@ -55,6 +55,10 @@ class Node:
         self.keys: list[str] = schema.get("x-kubernetes-list-map-keys") or []
         self.has_defaults: bool = self.default is not _MISSING or any(node.has_defaults for node in self.inner())
 
+    def inside(self, step: str | int) -> Node | None:
+        """The node of a property or an element."""
+        return self.items if isinstance(step, int) else self.properties.get(step, self.additional)
+
     def inner(self) -> list[Node]:
         """The child nodes."""
         return [*self.properties.values(), *filter(None, (self.additional, self.items))]

@@ -7,7 +7,7 @@ rewritten: names of groups, inline flags, POSIX classes, quoted text, anchors. W
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import jsonschema_rs
@@ -43,18 +43,17 @@ _TOKEN = re.compile(
 
 
 @lru_cache(maxsize=1024)
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """A function that tells whether a text has a match. Raises ValueError if the expression is invalid."""
+def rewritten(pattern: str) -> str:
+    """The expression in the syntax of the matcher. Raises ValueError if it is invalid."""
     try:
-        compiled = jsonschema_rs.Draft7Validator(
-            {"pattern": "".join(_rewritten(pattern))}, pattern_options=jsonschema_rs.RegexOptions()
-        )
+        made = "".join(_parts(pattern))
+        jsonschema_rs.Draft7Validator({"pattern": made}, pattern_options=jsonschema_rs.RegexOptions())
     except (jsonschema_rs.ValidationError, KeyError):
         raise ValueError(pattern) from None
-    return compiled.is_valid
+    return made
 
 
-def _rewritten(pattern: str) -> Iterator[str]:
+def _parts(pattern: str) -> Iterator[str]:
     pending = [0]  # for each open group, how many groups were opened for flags inside it
     for match in _TOKEN.finditer(pattern):
         match match.lastgroup:

@@ -14,7 +14,7 @@ from trimtab_lab.apiserver.kinds.schemas import patterns
 from trimtab_lab.apiserver.kinds.schemas.dialect import RESOURCE_FIELDS, dialect_causes
 from trimtab_lab.apiserver.kinds.schemas.nodes import Node, prune
 from trimtab_lab.apiserver.kinds.schemas.validator import Validator
-from trimtab_lab.apiserver.kinds.schemas.value_causes import faults as value_faults
+from trimtab_lab.apiserver.kinds.schemas.value_causes import causes
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, forbidden, invalid, required
 from trimtab_lab.apiserver.storage.store import Tree
 
@@ -197,7 +197,7 @@ def _nested(schema: Tree, path: str, *, skip_any: bool = False) -> Iterator[Caus
 
 def _pattern_problem(pattern: str) -> str:
     try:
-        patterns.matcher(pattern)
+        patterns.rewritten(pattern)
     except ValueError:
         return "this API server cannot read it"
     return ""
@@ -235,8 +235,9 @@ def _default_faults(schema: Tree, path: str, *, root: bool = False) -> Iterator[
         prune(pruned, Node(schema), None, [])
         if pruned != default:
             yield invalid(at, default, "must not have unknown fields")
-        elif not Validator(schema).accepts(default):
-            yield from (_moved(cause, at) for cause in value_faults(default, schema))
+        else:
+            found = causes(Validator(schema).errors(default), Node(schema), default)
+            yield from (_moved(cause, at) for cause in found)
     if isinstance(schema.get("items"), dict):
         yield from _default_faults(schema["items"], f"{path}.items")
     for name, inner in (schema.get("properties") or {}).items():

@@ -46,10 +46,6 @@ def invalid(path: str, value: Any, detail: str) -> Cause:
     return Cause("FieldValueInvalid", _with_detail(f"Invalid value: {printed(value)}", detail), path)
 
 
-def wrong_type(path: str, value: Any, detail: str) -> Cause:
-    return Cause("FieldValueTypeInvalid", _with_detail(f"Invalid value: {printed(value)}", detail), path)
-
-
 def duplicate(path: str, value: Any, detail: str = "") -> Cause:
     return Cause("FieldValueDuplicate", _with_detail(f"Duplicate value: {printed(value)}", detail), path)
 

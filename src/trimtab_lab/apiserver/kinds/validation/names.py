@@ -232,22 +232,6 @@ def variable(text: str) -> Faults:
     return () if good else (_VARIABLE_FAULT,)
 
 
-_C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
-_is_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
-_C_IDENTIFIER_FAULT = mismatch(
-    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters "
-    "or '_'",
-    _C_IDENTIFIER,
-    "my_name",
-    "MY_NAME",
-    "MyName",
-)
-
-
-def c_identifier(text: str) -> Faults:
-    return () if _is_c_identifier(text) else (_C_IDENTIFIER_FAULT,)
-
-
 _CONDITION_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 _is_condition_reason = re.compile(_CONDITION_REASON).fullmatch
 _CONDITION_REASON_FAULT = mismatch(
@@ -264,10 +248,3 @@ _CONDITION_REASON_FAULT = mismatch(
 
 def condition_reason(text: str) -> Faults:
     return () if _is_condition_reason(text) else (_CONDITION_REASON_FAULT,)
-
-
-def decimal_integer(text: str) -> Faults:
-    if not text:
-        return ("must be non-empty",)
-    good = re.fullmatch(r"0|-?[1-9][0-9]*", text, re.ASCII)
-    return () if good else ("must be a valid decimal integer in canonical form",)

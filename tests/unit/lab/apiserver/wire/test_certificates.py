@@ -19,7 +19,7 @@ def test_an_identity_survives_a_restart(tmp_path: Path) -> None:
     """After a restart in the same folder the kubeconfig is still trusted; only the owner can read the keys."""
     first = Identity(tmp_path / "lab")
     second = Identity(tmp_path / "lab")
-    assert first.authority.pair == second.authority.pair
+    assert first.authority == second.authority
     for name in ("ca.key", "server.key"):
         assert stat.S_IMODE((tmp_path / "lab" / name).stat().st_mode) == 0o600
     assert isinstance(second.ssl_context(), ssl.SSLContext)
@@ -30,9 +30,9 @@ def test_a_server_without_its_authority_gets_a_new_one(tmp_path: Path) -> None:
     first = Identity(tmp_path)
     (tmp_path / "ca.key").unlink()
     second = Identity(tmp_path)
-    assert first.authority.pair.certificate != second.authority.pair.certificate
+    assert first.authority != second.authority
     server = x509.load_pem_x509_certificate((tmp_path / "server.crt").read_bytes())
-    authority = x509.load_pem_x509_certificate(second.authority.pair.certificate)
+    authority = x509.load_pem_x509_certificate(second.authority)
     server.verify_directly_issued_by(authority)
 
 
@@ -45,7 +45,7 @@ def test_the_kubeconfig_authenticates_an_administrator(tmp_path: Path) -> None:
     assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
     pem = base64.b64decode(config["users"][0]["user"]["client-certificate-data"])
     subject = x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
-    assert subject == "CN=kubernetes-admin,O=system:masters"
+    assert subject == "CN=kubernetes-admin,OU=lab,O=system:masters"
 
 
 def test_the_user_comes_from_a_token_or_a_certificate() -> None:

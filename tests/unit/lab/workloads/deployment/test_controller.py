@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.clusters import InMemoryLab
 from tests.unit.lab.workloads.objects import deployment_tree, template
 from trimtab.api import codec
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -18,6 +17,7 @@ from trimtab.kube.transport import Request
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 from trimtab_lab.apiserver.storage.store import Collection
 from trimtab_lab.apiserver.storage.store import Event as Change
+from trimtab_lab.testing import InMemoryLab
 from trimtab_lab.workloads.deployment import templates
 from trimtab_lab.workloads.deployment.revisions import HISTORY, REVISION
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.clusters import InMemoryLab
 from tests.unit.lab.workloads.objects import deployment_tree, template
 from trimtab.api import times
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
@@ -17,6 +16,7 @@ from trimtab.kube import conditions
 from trimtab.kube.resources import untyped
 from trimtab.kube.transport import Request
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
+from trimtab_lab.testing import InMemoryLab
 
 JSON = dict[str, Any]
 

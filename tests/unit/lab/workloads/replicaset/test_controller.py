@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.lab.workloads.clusters import InMemoryLab
 from tests.unit.lab.workloads.objects import template
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.kube.transport import Request
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
+from trimtab_lab.testing import InMemoryLab
 from trimtab_lab.workloads.options import Options
 
 JSON = dict[str, Any]

@@ -1,0 +1,135 @@
+"""A connection to the lab's API server in the same process, which a test can disturb."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from trimtab.kube.errors import Unreachable
+from trimtab.kube.transport import Request, Response
+from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
+from trimtab_lab.apiserver.storage.store import Collection, encode
+from trimtab_lab.apiserver.storage.store import Event as Change
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.requests import Request as LabRequest
+from trimtab_lab.apiserver.wire import discovery, routes
+from trimtab_lab.apiserver.wire.paths import PathParser, split_version
+
+
+class Stream:
+    """A watch: the events, line by line."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    def __init__(self, wire: Wire, plural: str) -> None:
+        self._wire = wire
+        self._plural = plural
+        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def feed(self, line: bytes) -> None:
+        self._lines.put_nowait(line)
+
+    async def read(self) -> bytes:
+        line = await self._lines.get()
+        await self._wire.release(self._plural)
+        if self._wire.dead:
+            raise Unreachable("connection lost")
+        return line
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Wire:
+    """A `Transport` that ends in the lab's API server, in the same process."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._paths = PathParser(cluster.registry)
+        self.requests: list[Request] = []
+        self.refuse: Callable[[Request], StatusError | Exception | None] | None = None
+        self.after: Callable[[Request], None] | None = None
+        """Called when a request was answered, before the answer is returned."""
+        self.hangs: Callable[[Request], bool] | None = None
+        """Which requests get no answer."""
+        self._held: dict[str, asyncio.Event] = {}
+        self.dead = False
+        """Whether the process at this end was killed: nothing is sent or received any more."""
+
+    def hold(self, *plurals: str) -> None:
+        """Hold back the events of these watches until `resume`."""
+        self._held |= {plural: asyncio.Event() for plural in plurals}
+
+    def resume(self, *plurals: str) -> None:
+        """Release the events of these watches, or of all."""
+        for plural in plurals or tuple(self._held):
+            self._held.pop(plural).set()
+
+    async def release(self, plural: str) -> None:
+        """Wait until a watch may show events."""
+        if plural in self._held:
+            await self._held[plural].wait()
+
+    async def send(self, request: Request) -> Response:
+        """One request, one answer."""
+        await asyncio.sleep(0)
+        self._check()
+        self.requests.append(request)
+        if self.hangs is not None and self.hangs(request):
+            await asyncio.get_running_loop().create_future()
+        try:
+            refused = self.refuse(request) if self.refuse else None
+            if refused is not None:
+                raise refused
+            status, body = await self.answer(request)
+        except StatusError as error:
+            status, body = error.code, encode(error.status)
+        if self.after is not None:
+            self.after(request)
+        self._check()
+        return Response(status, {}, body)
+
+    async def stream(self, request: Request) -> Stream:
+        """A watch of a whole kind."""
+        self._check()
+        target = self._paths.find(request.path)
+        if target is None:
+            raise ValueError(f"a watch of an unknown kind: {request.path}")
+        collection = self.cluster.store.collection(target.kind.collection)
+        stream, since = Stream(self, target.kind.plural), int(dict(request.params)["resourceVersion"])
+
+        def tell(where: Collection, change: Change) -> None:
+            if where is collection and change.version > since:
+                wrapped = target.kind.wrap(change.entry.data)
+                stream.feed(b'{"type":"%b","object":%b}\n' % (change.type.encode(), wrapped))
+
+        for change in collection.since(since):
+            tell(collection, change)
+        self.cluster.store.listen(tell)
+        return stream
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def _check(self) -> None:
+        if self.dead:
+            raise Unreachable("connection lost")
+
+    async def answer(self, request: Request) -> tuple[int, bytes]:
+        """The status and the body of a response. Raises StatusError."""
+        target = self._paths.find(request.path)
+        if target is None:
+            version, resource = split_version(request.path)
+            if resource:
+                raise status_error(404, "the server could not find the requested resource")
+            return 200, encode(discovery.resources(self.cluster.registry, version) or {})
+        query = {name: (value,) for name, value in request.params}
+        body, kind = request.body or b"", request.content_type
+        wanted = LabRequest(target, query, bootstrap.USER, body=body, content_type=kind, accept="application/json")
+        if request.method == "GET":
+            answer = routes.read(wanted)(self.cluster, wanted)
+        else:
+            answer = await routes.write(request.method, wanted)(self.cluster, wanted)
+        return answer.status, answer.body if isinstance(answer.body, bytes) else b"".join(answer.body.pieces)
