@@ -15,7 +15,8 @@ deleted, then the new one as added.
 in the store until the object is corrected or deleted. Nothing that a list or a watch sends ends `run`.
 
 **Order.** The store has the new state before handlers are called. Handlers are plain functions, called in the order of
-subscription, in the informer's own task: they add keys to a work queue and return (see `queues`).
+subscription, in the informer's own task: they add keys to a work queue and return (see `queues`). New objects of a list
+are stored a few at a time, and then reported to one handler after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
@@ -57,6 +58,8 @@ class Handler(Generic[T]):
     added: Callable[[T], None] | None = None
     updated: Callable[[T, T], None] | None = None
     deleted: Callable[[T], None] | None = None
+    added_all: Callable[[Sequence[T]], None] | None = None
+    """Called in place of `added` with objects that are listed together. If it raises, `added` is called for each."""
 
 
 class Informer(Generic[T]):
@@ -138,10 +141,11 @@ class Informer(Generic[T]):
         added: Callable[[T], None] | None = None,
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
+        added_all: Callable[[Sequence[T]], None] | None = None,
         replay: bool = True,
     ) -> Handler[T]:
         """Call these functions on changes; with `replay`, objects already in the store are first reported as added."""
-        handler = Handler(added, updated, deleted)
+        handler = Handler(added, updated, deleted, added_all)
         for an_object in self.store if replay and added is not None else ():
             self._notify(added, an_object)
         self._handlers = [*self._handlers, handler]
@@ -237,11 +241,15 @@ class Informer(Generic[T]):
         self._wake()
 
     def _handle_page(self, page: Page[T], present: set[Key]) -> None:
+        added: dict[Key, T] = {}
         for an_object in page.items:
             key = key_of(an_object)
             present.add(key)
-            if not self._is_cached(key, an_object):
+            if key not in self.store:
+                added[key] = an_object
+            elif not self._is_cached(key, an_object):
                 self._put(key, an_object)
+        self._add(added)
         for rejected in page.rejected:  # which the client has reported
             present.add(rejected.key)
             self._skip(rejected)
@@ -300,24 +308,38 @@ class Informer(Generic[T]):
 
     # Changes.
 
+    def _add(self, objects: Mapping[Key, T]) -> None:
+        """Add objects that are not in the store."""
+        added = [new for key, new in objects.items() if self._store(key, new)]
+        for handler in self._handlers if added else ():
+            if not self._notify_all(handler, added):
+                for new in added:
+                    self._notify(handler.added, new)
+
     def _put(self, key: Key, new: T) -> None:
         old = self.store.get(key)
         if old is not None and old.metadata.uid != new.metadata.uid:
             self._remove(key)
             old = None
+        if not self._store(key, new):
+            return
+        for handler in self._handlers:
+            if old is None:
+                self._notify(handler.added, new)
+            else:
+                self._notify(handler.updated, old, new)
+
+    def _store(self, key: Key, new: T) -> bool:
+        """Store an object; false if that fails, and it is skipped."""
         try:
             if self._pool is not None:
                 self._pool.adopt(trim(cast("Pod", new)))
             self.store.put(key, new)
         except Exception as error:  # noqa: BLE001 - no object may end a watch
             self._reject(_rejected(new, error))
-            return
+            return False
         self._resolve(key)
-        for handler in self._handlers:
-            if old is None:
-                self._notify(handler.added, new)
-            else:
-                self._notify(handler.updated, old, new)
+        return True
 
     def _advance(self, version: str, number: int | None) -> None:
         """Record that everything up to this version has been handled."""
@@ -339,6 +361,16 @@ class Informer(Generic[T]):
             function(*arguments)
         except Exception:
             log.exception("a handler failed for %s %s", self.resource.kind, key_of(arguments[-1]))
+
+    def _notify_all(self, handler: Handler[T], added: Sequence[T]) -> bool:
+        """Report objects that were listed together; false if the handler has to be called for each."""
+        if handler.added_all is None:
+            return False
+        try:
+            handler.added_all(added)
+        except Exception:  # noqa: BLE001 - logged for the object that it is about
+            return False
+        return True
 
     def _reject(self, rejected: RejectedObject) -> None:
         self._skip(rejected)
