@@ -1,4 +1,4 @@
-"""A cache of the objects of one kind, kept up to date: list once, then watch.
+"""A cache of the objects of one kind, kept up to date: list once (see `lists`), then watch.
 
 **Guarantees.** Each object in the store passes through states that it had on the server, and never goes back. Every
 lasting change is reported exactly once: an object is `added`, `updated` (with both versions) or `deleted` (with its
@@ -35,9 +35,11 @@ from trimtab.kube import versions
 from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
+from trimtab.kube.lists import Lister
 from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
+from trimtab.kube.waiting import Waiters
 from trimtab.kube.watches import DELETED, Page, RejectedObject, WatchEvent
 
 T = TypeVar("T", bound=Object)
@@ -92,7 +94,7 @@ class Informer(Generic[T]):
         self._client = client
         self._clock = client.clock
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
-        self._page = page
+        self._lister = Lister(client, self.resource, self._scope, page=page)
         self._rng = rng or random.Random()  # noqa: S311 - jitter of reconnections, not a secret
         self._handlers: list[Handler[T]] = []
         self._stale = True
@@ -100,7 +102,7 @@ class Informer(Generic[T]):
         self._number = -1
         self._synced = asyncio.Event()
         self._answered = asyncio.Event()
-        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._waiters = Waiters()
         self._failures = 0
         self._reported = ""
         self._unreadable: set[Key] = set()
@@ -168,11 +170,11 @@ class Informer(Generic[T]):
 
     async def wait_for(self, condition: Callable[[Store[T]], bool]) -> None:
         """Wait until the condition holds for the store. Use `clocks.within` for a timeout."""
-        await self._until(lambda: condition(self.store))
+        await self._waiters.until(lambda: condition(self.store))
 
     async def wait_seen(self, key: Key, resource_version: str) -> None:
         """Wait until the store has a write that returned this version, or a later one."""
-        await self._until(lambda: self.has_seen(key, resource_version))
+        await self._waiters.until(lambda: self.has_seen(key, resource_version))
 
     def has_seen(self, key: Key, resource_version: str) -> bool:
         """Whether the store has a write that returned this version, or a later one."""
@@ -208,7 +210,7 @@ class Informer(Generic[T]):
         self.absent = True
         self.answers += 1
         self._answered.set()
-        self._wake()
+        self._waiters.wake()
 
     async def _pause(self, problem: str) -> None:
         """Back off with jitter after a failure; log each new problem once."""
@@ -223,9 +225,9 @@ class Informer(Generic[T]):
         """List all objects; then remove those that are no longer there, when the list is complete."""
         present: set[Key] = set()
         version = ""
-        pages = self._client.pages(self.resource, limit=self._page, **self._scope)
-        async with aclosing(pages):
-            async for page in pages:
+        parts = self._lister.parts()
+        async with aclosing(parts):
+            async for page in parts:
                 self._handle_page(page, present)
                 version = page.resource_version
         for key in (*self.store.keys_not_in(present), *(self._unreadable - present)):
@@ -238,7 +240,7 @@ class Informer(Generic[T]):
         self.problem = ""
         self._synced.set()
         self._answered.set()
-        self._wake()
+        self._waiters.wake()
 
     def _handle_page(self, page: Page[T], present: set[Key]) -> None:
         added: dict[Key, T] = {}
@@ -253,7 +255,10 @@ class Informer(Generic[T]):
         for rejected in page.rejected:  # which the client has reported
             present.add(rejected.key)
             self._skip(rejected)
-        self._wake()
+        for key in page.deleted:
+            present.discard(key)
+            self._remove(key)
+        self._waiters.wake()
 
     def _is_cached(self, key: Key, listed: T) -> bool:
         """Whether the store has exactly this version. A restored backup may list an older one."""
@@ -297,8 +302,8 @@ class Informer(Generic[T]):
             self._put(key_of(event.object), event.object)
         if event.resource_version:
             self._advance(event.resource_version, number)
-        if self._waiting:
-            self._wake()
+        if self._waiters:
+            self._waiters.wake()
 
     def _forget(self, event: WatchEvent[T]) -> None:
         if event.object is not None:
@@ -387,34 +392,6 @@ class Informer(Generic[T]):
         if key in self._unreadable:
             self._unreadable.discard(key)
             self._client.unreadable.resolve(self.resource, *split(key))
-
-    # Waiting.
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        if condition():
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (condition, future)
-        self._waiting.append(entry)
-        try:
-            await future
-        finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-
-    def _wake(self) -> None:
-        remaining = []
-        for condition, future in self._waiting:
-            if future.done():
-                continue
-            try:
-                if condition():
-                    future.set_result(None)
-                else:
-                    remaining.append((condition, future))
-            except Exception as error:  # noqa: BLE001 - raised to the waiter
-                future.set_exception(error)
-        self._waiting = remaining
 
 
 def _rejected(an_object: Object, error: Exception) -> RejectedObject:

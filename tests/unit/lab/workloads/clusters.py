@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from tests.unit.kube.fakes import FakeStream, refused
 from trimtab.api import times
 from trimtab.api.core import Event
 from trimtab.api.pods import Pod
@@ -120,9 +121,11 @@ class Wire:
         self._check()
         return Response(status, {}, body)
 
-    async def stream(self, request: Request) -> Stream:
-        """A watch of a whole kind."""
+    async def stream(self, request: Request) -> Stream | FakeStream:
+        """A watch of a whole kind; lists are in pages."""
         self._check()
+        if "sendInitialEvents" in dict(request.params):
+            return refused()
         target = self._paths.find(request.path)
         assert target is not None
         collection = self.cluster.store.collection(target.kind.collection)
