@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.absences import DISRUPTION_CONTROLLER, skip_without
+from tests.e2e.absences import DISRUPTION_CONTROLLER, STREAMING_LISTS, skip_without
 from trimtab.api.apps import Deployment
 from trimtab.api.core import Event, Namespace
 from trimtab.api.documents import JSON
@@ -402,6 +402,7 @@ class Counting(Session):
 
 async def test_an_informer_lists_as_initial_events(client: Client, namespace: str) -> None:
     """The list has all objects without any page, and the watch continues it."""
+    skip_without(STREAMING_LISTS)
     names = {f"p{n}" for n in range(60)}
     for name in sorted(names):
         await client.create(Pod, pod(name), namespace=namespace)
