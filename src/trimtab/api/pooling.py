@@ -71,15 +71,12 @@ class PodPool:
         if pod is self._latest:
             return pod
         spec, status, metadata = pod.spec, pod.status, pod.metadata
-        alike = self._specs.alike(spec)
-        if alike is not spec:
-            _set(pod, "spec", _of_template(alike, node_name=sys.intern(spec.node_name)))
-        alike = self._statuses.alike(status, self._share_containers)
-        if alike is not status:
-            _set(pod, "status", _of_template(alike, conditions=status.conditions, pod_ip=status.pod_ip))
-        alike = self._metadata.alike(metadata)
-        if alike is not metadata:
-            _set(pod, "metadata", self._own_metadata(alike, metadata))
+        if (like_spec := self._specs.alike(spec)) is not spec:
+            _set(pod, "spec", _of_template(like_spec, node_name=sys.intern(spec.node_name)))
+        if (like_status := self._statuses.alike(status, self._share_containers)) is not status:
+            _set(pod, "status", _of_template(like_status, conditions=status.conditions, pod_ip=status.pod_ip))
+        if (like_metadata := self._metadata.alike(metadata)) is not metadata:
+            _set(pod, "metadata", self._own_metadata(like_metadata, metadata))
         self._latest = pod
         return pod
 
