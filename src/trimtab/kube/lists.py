@@ -30,6 +30,10 @@ T = TypeVar("T", bound=Object)
 _SILENCE = 30.0
 """Seconds without data after which the initial events count as failed."""
 
+_BOOKMARK = b'"BOOKMARK"'
+_CHUNK = 1 << 17
+"""Bytes that are decoded at once: some ten to thirty pods."""
+
 log = logging.getLogger(__name__)
 
 
@@ -89,12 +93,28 @@ class Lister(Generic[T]):
 async def _parts(stream: Stream, model: type[T]) -> AsyncGenerator[Page[T], None]:
     """The parts of a list, up to the bookmark that ends the initial events."""
     read, lines = watches.lines_reader(model), watches.Lines()
-    while chunk := await stream.read():
+    async for chunk in _chunks(stream):
         for page in _grouped(read(lines.feed(chunk))):
             yield page
             if page.resource_version:
                 return
     raise Unreachable("the initial events ended before the list was complete")
+
+
+async def _chunks(stream: Stream) -> AsyncGenerator[bytes, None]:
+    """The stream in chunks of many events, since API servers send each alone; from a bookmark on, as it comes."""
+    waiting, size, tail = list[bytes](), 0, b""
+    has_bookmark = False
+    while chunk := await stream.read():
+        waiting.append(chunk)
+        size += len(chunk)
+        has_bookmark = has_bookmark or _BOOKMARK in tail + chunk
+        tail = (tail + chunk)[-len(_BOOKMARK) :]
+        if has_bookmark or size >= _CHUNK:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
 
 
 def _grouped(events: Iterable[WatchEvent[T]]) -> Iterator[Page[T]]:

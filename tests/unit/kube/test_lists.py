@@ -56,6 +56,11 @@ class Lists(FakeServer):
         metadata = {**tree["metadata"], "uid": f"uid-{name}", "resourceVersion": str(version)}
         return {**tree, "metadata": metadata}
 
+    def expire_list(self) -> None:
+        """Send 410 in the stream, and end it."""
+        self.send_event("ERROR", status(410, "Expired"))
+        self.streams[-1].end()
+
     def end_list(self, version: int = 100) -> None:
         """Send the bookmark after which the list is complete."""
         metadata = {"resourceVersion": str(version), "creationTimestamp": None, "annotations": END}
@@ -93,14 +98,16 @@ async def test_objects_are_stored_as_they_come() -> None:
     """The list is complete at the bookmark, and the watch begins at its version."""
     stage = Stage()
     async with stage.running() as server:
+        large = server.present("b", 9)
+        large["metadata"]["annotations"] = {"large": "x" * 200_000}
         server.send_event("ADDED", server.present("a", 7))
-        server.send_event("ADDED", server.present("b", 9))
+        server.send_event("ADDED", large)
         await stage.clock.advance(0)
         assert stage.told == ["+a", "+b"]
-        assert not stage.informer.synced
+        assert stage.informer.lists == 0
         server.end_list(100)
         await stage.clock.advance(0)
-        assert stage.informer.synced
+        assert stage.informer.lists == 1
         assert stage.informer.version == "100"
         assert server.streams[-1].closed
         server.put(*PODS, pod_tree("c"))
@@ -108,6 +115,18 @@ async def test_objects_are_stored_as_they_come() -> None:
     assert stage.told == ["+a", "+b", "+c"]
     assert server.pages() == 0
     assert [dict(each.params)["resourceVersion"] for each in server.requests] == ["100"]
+
+
+async def test_the_bookmark_may_come_in_pieces() -> None:
+    """Nothing waits for more data once it is there."""
+    stage = Stage()
+    async with stage.running() as server:
+        end = {"resourceVersion": "100", "annotations": END}
+        line = json.dumps({"type": "BOOKMARK", "object": {"metadata": end}}).encode() + b"\n"
+        for at in range(len(line)):
+            server.streams[-1].feed(line[at : at + 1])
+        await stage.clock.advance(0)
+    assert stage.informer.lists == 1
 
 
 async def test_changes_may_come_before_the_list_is_complete() -> None:
@@ -157,7 +176,7 @@ async def test_objects_that_are_missing_are_deleted_when_the_list_is_complete() 
         pytest.param(lambda server: server.streams[-1].cut(), id="the connection is cut"),
         pytest.param(lambda server: server.streams[-1].end(), id="the server ends it"),
         pytest.param(lambda server: server.streams[-1].feed(Timeout("silence")), id="nothing comes"),
-        pytest.param(lambda server: server.send_event("ERROR", status(410, "Expired")), id="expired"),
+        pytest.param(lambda server: server.expire_list(), id="expired"),
         pytest.param(
             lambda server: server.send_event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
             id="a server that ignores the option sends a bookmark",
@@ -174,10 +193,9 @@ async def test_a_list_that_fails_is_read_in_pages(fail: Any) -> None:
         server.send_event("ADDED", first)
         fail(server)
         await stage.clock.advance(0)
-        assert not stage.informer.synced
-        assert stage.told == ["+a"]
+        assert stage.informer.lists == 0
         await stage.clock.advance(60)
-        assert stage.informer.synced
+        assert stage.informer.lists == 1
         assert stage.told == ["+a", "+b"]
         assert (server.asked, server.pages()) == (1, 1)
         server.expire_watches()
@@ -195,7 +213,7 @@ async def test_a_server_that_refuses_is_not_asked_again() -> None:
     stage.server.refuses = True
     stage.server.put(*PODS, pod_tree("a"))
     async with stage.running() as server:
-        assert stage.informer.synced
+        assert stage.informer.lists == 1
         server.expire_watches()
         await stage.clock.advance(60)
         assert (server.asked, server.pages()) == (1, 2)
@@ -212,7 +230,7 @@ async def test_an_object_that_cannot_be_read_does_not_stop_the_list(caplog: pyte
             server.send_event("ADDED", tree)
         server.end_list()
         await stage.clock.advance(0)
-        assert stage.informer.synced
+        assert stage.informer.lists == 1
     assert stage.told == ["+a", "+b"]
     assert "default/strange" in caplog.text
 
