@@ -1,6 +1,6 @@
 """What a process that watches all pods costs: an informer and a snapshot of 50,000 realistic pods.
 
-The process is a child of this one, which makes the pages and events that the child reads: what making them takes and
+The process is a child of this one, which makes the list and the events that the child reads: what making them takes and
 leaves behind does not count. A task of the child wakes up every millisecond; the processor time that its thread has
 used since is how long everything else in the process would have had to wait, on a machine that has nothing else to do.
 """
@@ -27,10 +27,11 @@ from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE, Node, NodeStatus
 from trimtab.api.pods import Pod
 from trimtab.kube.caches import Caches
-from trimtab.kube.client import PAGE, Client
+from trimtab.kube.client import Client
 from trimtab.kube.processes import collect_less_often, return_large_buffers
 from trimtab.kube.stores import by_controller
 from trimtab.kube.transport import Request, Response
+from trimtab.kube.watches import INITIAL_EVENTS_END
 from trimtab.snapshot import Snapshot
 
 PODS = 50_000
@@ -44,6 +45,8 @@ _LONGEST_PAUSE = 50.0
 _RATE = 2_000
 _TICK = 0.001
 _BUFFER = 1 << 18
+_PIECE = 25
+"""Pods in a piece of the list: a quarter of a megabyte, as much as a connection buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +108,29 @@ def measure(follow: Callable[[Client], Any], pods: int = PODS) -> _Measured:
 
 
 def _serve(pipe: Connection, pods: int) -> None:
-    """Send the pages of the list, then all events at once."""
+    """Send the list as initial events, in pieces as a connection delivers them; then all events at once."""
     rng, changed = random.Random(5), list[dict[str, Any]]()
-    for start in range(0, pods, PAGE):
-        numbers = range(start, min(start + PAGE, pods))
+    for start in range(0, pods, _PIECE):
+        numbers = range(start, min(start + _PIECE, pods))
         items = [realistic_pod(rng, _in_order(number), nodes=NODES, sets=SETS) for number in numbers]
-        metadata = {"resourceVersion": "9000000", "continue": "next" if numbers.stop < pods else ""}
-        pipe.send_bytes(_encoded({"metadata": metadata, "items": items}))
-        changed += items[:: pods // _CHANGED]
+        pipe.send_bytes(b"".join(_line("ADDED", each) for each in items))
+        changed += [each for number, each in zip(numbers, items, strict=True) if not number % (pods // _CHANGED)]
+    metadata = {"resourceVersion": "9000000", "annotations": {INITIAL_EVENTS_END: "true"}}
+    pipe.send_bytes(_line("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}))
     for number in range(EVENTS):
-        pipe.send_bytes(_encoded(_event(changed[number % len(changed)], number)) + b"\n")
+        pipe.send_bytes(_line("MODIFIED", _changed(changed[number % len(changed)], number)))
     pipe.send_bytes(b"")
 
 
-def _event(tree: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _changed(tree: Mapping[str, Any], number: int) -> dict[str, Any]:
     """A container of the pod has started once more."""
     statuses = [{**each, "restartCount": number // _CHANGED} for each in tree["status"]["containerStatuses"]]
     metadata = {**tree["metadata"], "resourceVersion": str(9_000_001 + number)}
-    changed = {**tree, "metadata": metadata, "status": {**tree["status"], "containerStatuses": statuses}}
-    return {"type": "MODIFIED", "object": changed}
+    return {**tree, "metadata": metadata, "status": {**tree["status"], "containerStatuses": statuses}}
 
 
-def _encoded(tree: Mapping[str, Any]) -> bytes:
-    return json.dumps(tree, separators=(",", ":")).encode()
+def _line(kind: str, tree: Mapping[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": tree}, separators=(",", ":")).encode() + b"\n"
 
 
 def _in_order(place: int) -> int:
@@ -148,7 +151,7 @@ def _child(pipe: Connection, follow: Callable[[Client], Any]) -> None:
 
 
 async def _list_and_watch(pipe: Connection, follow: Callable[[Client], Any]) -> _Measured:
-    server = _Pages(await _reader(pipe))
+    server = _Wire(await _reader(pipe))
     cache = follow(Client(server))
     late: list[float] = []
     ticking = asyncio.ensure_future(_tick(server.busy, late))
@@ -185,36 +188,39 @@ async def _tick(busy: asyncio.Event, late: list[float]) -> None:
         late.append(time.thread_time() - started)
 
 
-class _Pages:
-    """A transport that lists pods and watches them, as the other process sends them."""
+class _Wire:
+    """A transport that lists pods and watches them, as the other process sends them: the list is a stream, too."""
 
     status = 200
     headers: Mapping[str, str] = {}
 
     def __init__(self, pipe: asyncio.StreamReader) -> None:
         self.busy = asyncio.Event()
-        """Set while a page is handled."""
+        """Set while a piece of the list is handled."""
         self.watched, self.ended = asyncio.Event(), asyncio.Event()
         self._pipe = pipe
+        self._is_listing = True
 
-    async def send(self, request: Request) -> Response:  # noqa: ARG002 - all are for the next page
-        """The next page."""
-        self.busy.clear()
-        body = await self._received()
-        self.busy.set()
-        return Response(200, {}, body)
+    async def send(self, request: Request) -> Response:
+        """Nothing is sent in pages."""
+        raise NotImplementedError(request.call)
 
-    async def stream(self, request: Request) -> _Pages:  # noqa: ARG002 - as above
-        """The watch, once it may begin."""
-        await self.watched.wait()
+    async def stream(self, request: Request) -> _Wire:
+        """The list; then the watch, once it may begin."""
+        self._is_listing = "sendInitialEvents" in dict(request.params)
+        if not self._is_listing:
+            await self.watched.wait()
         return self
 
     async def read(self) -> bytes:
-        """The next event."""
+        """The next piece of the list, or the next event."""
+        self.busy.clear()
         received = await self._received()
         if not received:
             self.ended.set()
             await asyncio.Event().wait()
+        if self._is_listing:
+            self.busy.set()
         return received
 
     async def _received(self) -> bytes:

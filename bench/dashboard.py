@@ -82,7 +82,9 @@ class ReplayTransport:
         return Response(200, {}, json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode())
 
     async def stream(self, request: Request) -> ReplayStream:
-        """A watch: of pods with changes, of everything else silent."""
+        """A watch: of pods with changes, of everything else silent. Lists are in pages."""
+        if "sendInitialEvents" in dict(request.params):
+            return _Refusal(_silence())
         plural = request.path.rpartition("/")[2]
         return ReplayStream(self.changes() if plural == "pods" and self._rate else _silence())
 
@@ -128,6 +130,16 @@ class ReplayStream:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+class _Refusal(ReplayStream):
+    """Lists are not sent as events."""
+
+    status = 422
+
+    async def read(self) -> bytes:
+        """No message."""
+        return b""
 
 
 def cluster() -> dict[str, list[JSON]]:

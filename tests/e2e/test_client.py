@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.absences import DISRUPTION_CONTROLLER, skip_without
+from tests.e2e.absences import DISRUPTION_CONTROLLER, STREAMING_LISTS, skip_without
 from trimtab.api.apps import Deployment
 from trimtab.api.core import Event, Namespace
 from trimtab.api.documents import JSON
@@ -31,7 +31,7 @@ from trimtab.kube.leases import Elector, LeaseTimings
 from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.sessions import AiohttpStream, Session
-from trimtab.kube.transport import Request, Stream
+from trimtab.kube.transport import Request, Response, Stream
 from trimtab.kube.watches import WatchEvent
 
 pytestmark = pytest.mark.e2e
@@ -387,6 +387,36 @@ async def test_an_informer_follows_changes(client: Client, namespace: str) -> No
         await cancel(task)
     assert told == ["+a", "+b", "+c", "-b", "+d"]
     assert len(fragile.opened) > 1
+
+
+class Counting(Session):
+    """A session that counts what is not a stream."""
+
+    sent = 0
+
+    async def send(self, request: Request) -> Response:
+        """Send a request, and count it."""
+        self.sent += 1
+        return await super().send(request)
+
+
+async def test_an_informer_lists_as_initial_events(client: Client, namespace: str) -> None:
+    """The list has all objects without any page, and the watch continues it."""
+    skip_without(STREAMING_LISTS)
+    names = {f"p{n}" for n in range(60)}
+    for name in sorted(names):
+        await client.create(Pod, pod(name), namespace=namespace)
+    session = Counting(config.discover())
+    async with Client(session) as own:
+        pods = Informer(own, Pod, namespace=namespace)
+        task = asyncio.create_task(pods.run())
+        async with asyncio.timeout(PATIENCE):
+            await pods.wait_synced()
+            assert {each.metadata.name for each in pods.store} == names
+            await client.delete(Pod, "p0", namespace=namespace, grace_period_seconds=0)
+            await pods.wait_for(lambda store: object_key(namespace, "p0") not in store)
+        await cancel(task)
+    assert session.sent == 0
 
 
 async def test_leader_election(client: Client, namespace: str) -> None:

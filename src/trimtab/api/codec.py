@@ -52,6 +52,12 @@ def decode_exactly(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     return value
 
 
+def decode_lines_exactly(data: bytes, kind: type[T]) -> list[T]:
+    """Decode lines of JSON as `decode_exactly` does each."""
+    values: list[T] = _decoder(cast("Hashable", kind)).decode_lines(data)
+    return values
+
+
 def _decode(data: bytes | str, kind: type[T]) -> T:
     try:
         value: T = _decoder(cast("Hashable", kind)).decode(data)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from trimtab.api.meta import ObjectMeta
-from trimtab.api.pods import Pod, PodCondition, PodSpec, PodStatus
+from trimtab.api.pods import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
 
 UNREAD_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "ContainersReady"})
 """The conditions that no decision reads. `PodScheduled` is read only while it is not True."""
@@ -38,7 +38,7 @@ _LIMIT = 16_384
 _ANNOTATIONS_LIMIT = 2_048
 """Where annotations differ from pod to pod (costs), none recurs; those of one template are listed one after another."""
 
-_OWN_SPEC = ("node_name", "host_network", "priority")
+_OWN_SPEC = ("node_name",)
 _OWN_STATUS = ("conditions", "pod_ip")
 _OWN_METADATA = ("name", "uid", "resource_version", "creation_timestamp", "deletion_timestamp", "annotations")
 
@@ -50,7 +50,7 @@ _copy: Callable[[Any], Any] = operator.methodcaller("__copy__")
 class PodPool:
     """Keeps one copy of the parts that pods have in common."""
 
-    __slots__ = ("_annotations", "_latest", "_metadata", "_specs", "_statuses")
+    __slots__ = ("_annotations", "_containers", "_latest", "_metadata", "_specs", "_statuses")
 
     def __init__(self) -> None:
         self._latest: Pod | None = None
@@ -59,6 +59,8 @@ class PodPool:
         self._statuses = _Part(PodStatus, _OWN_STATUS, "container_statuses")
         self._metadata = _Part(ObjectMeta, _OWN_METADATA, "labels")
         self._annotations: dict[bytes, Mapping[str, str]] = {}
+        self._containers: dict[bytes, ContainerStatus] = {}
+        """Of statuses: those of one template differ in restarts, and each container has few such states."""
 
     def __len__(self) -> int:
         """The number of distinct specs."""
@@ -68,19 +70,35 @@ class PodPool:
         """Replace parts of the pod by equal ones of the pool. The pod's value does not change."""
         if pod is self._latest:
             return pod
-        spec = self._specs.adopted(pod.spec)
-        if spec is not pod.spec:
-            _set(spec, "node_name", sys.intern(spec.node_name))
-            _set(pod, "spec", spec)
-        status = self._statuses.adopted(pod.status)
-        if status is not pod.status:
-            _set(pod, "status", status)
-        metadata = self._metadata.adopted(pod.metadata)
-        if metadata is not pod.metadata:
-            _set(metadata, "annotations", self._shared(metadata.annotations))
-            _set(pod, "metadata", metadata)
+        spec, status, metadata = pod.spec, pod.status, pod.metadata
+        if (like_spec := self._specs.alike(spec)) is not spec:
+            _set(pod, "spec", _of_template(like_spec, node_name=sys.intern(spec.node_name)))
+        if (like_status := self._statuses.alike(status, self._share_containers)) is not status:
+            _set(pod, "status", _of_template(like_status, conditions=status.conditions, pod_ip=status.pod_ip))
+        if (like_metadata := self._metadata.alike(metadata)) is not metadata:
+            _set(pod, "metadata", self._own_metadata(like_metadata, metadata))
         self._latest = pod
         return pod
+
+    def _own_metadata(self, alike: ObjectMeta, metadata: ObjectMeta) -> ObjectMeta:
+        return _of_template(
+            alike,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            creation_timestamp=metadata.creation_timestamp,
+            deletion_timestamp=metadata.deletion_timestamp,
+            annotations=self._shared(metadata.annotations),
+        )
+
+    def _share_containers(self, status: PodStatus) -> None:
+        if len(self._containers) >= _LIMIT:
+            self._containers.clear()
+        for field in ("container_statuses", "init_container_statuses"):
+            found: tuple[ContainerStatus, ...] = getattr(status, field)
+            shared = tuple([self._containers.setdefault(_pack(each), each) for each in found])
+            if not all(map(operator.is_, found, shared)):
+                _set(status, field, shared)
 
     def _shared(self, annotations: Mapping[str, str]) -> Mapping[str, str]:
         if len(self._annotations) >= _ANNOTATIONS_LIMIT:
@@ -95,12 +113,10 @@ class _Part:
     pool or by another one, is recognized by its field `main`, which no two distinct parts share.
     """
 
-    __slots__ = ("_by_main", "_known", "_main", "_own", "_own_values", "_shared_values")
+    __slots__ = ("_by_main", "_known", "_main", "_shared_values")
 
     def __init__(self, kind: type[msgspec.Struct], own: tuple[str, ...], main: str) -> None:
-        self._own = own
         self._main: Callable[[Any], Any] = operator.attrgetter(main)
-        self._own_values: _Values = operator.attrgetter(*own)
         self._shared_values: _Values = operator.attrgetter(*(f for f in kind.__struct_fields__ if f not in own))
         self._known: dict[bytes, Any] = {}
         self._by_main: dict[int, Any] = {}
@@ -109,23 +125,34 @@ class _Part:
     def __len__(self) -> int:
         return len(self._known)
 
-    def adopted(self, part: S) -> S:
-        """An equal part that shares everything but its own fields with the first one like it."""
+    def alike(self, part: S, share: Callable[[S], None] | None = None) -> S:
+        """The first part that is equal but for its own fields; the part itself, if it is the first or shares them.
+
+        `share` is called for the first one, to replace what it has in common with parts that are not equal.
+        """
         values, main = self._shared_values(part), id(self._main(part))
         adopted_before = self._by_main.get(main)
         if adopted_before is not None and all(map(operator.is_, self._shared_values(adopted_before), values)):
             return part
+        packed = _pack(values)
+        known: S | None = self._known.get(packed)
+        if known is not None:
+            return known
         if len(self._known) >= _LIMIT:
             self._known.clear()
             self._by_main.clear()
-        known: S = self._known.setdefault(_pack(values), part)
-        if known is part:
-            self._by_main[main] = part
-            return part
-        adopted: S = _copy(known)
-        for field, value in zip(self._own, self._own_values(part), strict=True):
-            _set(adopted, field, value)
-        return adopted
+        if share is not None:
+            share(part)
+        self._known[packed] = self._by_main[id(self._main(part))] = part
+        return part
+
+
+def _of_template(alike: S, **own: Any) -> S:
+    """A part like this one, with its own fields."""
+    made: S = _copy(alike)
+    for field, value in own.items():
+        _set(made, field, value)
+    return made
 
 
 def share(pods: Iterable[Pod], pool: PodPool | None = None) -> None:

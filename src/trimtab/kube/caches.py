@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -48,6 +48,10 @@ class Mirror(Protocol):
 
     def put(self, watched: Any, /) -> None:
         """Add or update an object."""
+        ...
+
+    def put_all(self, watched: Sequence[Any], /) -> None:
+        """Add objects of a list. If it raises, they are put one by one."""
         ...
 
     def drop(self, kind: type[Any], namespace: str, name: str, /) -> None:
@@ -348,6 +352,7 @@ class Caches(Generic[M]):
                 added=snapshot.put,
                 updated=lambda _, new: snapshot.put(new),
                 deleted=lambda old: snapshot.drop(kind, old.metadata.namespace, old.metadata.name),
+                added_all=snapshot.put_all,
             )
 
     def _unmirror(self, scope: _Scope, informer: Informer[Any]) -> None:

@@ -1,4 +1,4 @@
-"""A cache of the objects of one kind, kept up to date: list once, then watch.
+"""A cache of the objects of one kind, kept up to date: list once (see `lists`), then watch.
 
 **Guarantees.** Each object in the store passes through states that it had on the server, and never goes back. Every
 lasting change is reported exactly once: an object is `added`, `updated` (with both versions) or `deleted` (with its
@@ -15,7 +15,8 @@ deleted, then the new one as added.
 in the store until the object is corrected or deleted. Nothing that a list or a watch sends ends `run`.
 
 **Order.** The store has the new state before handlers are called. Handlers are plain functions, called in the order of
-subscription, in the informer's own task: they add keys to a work queue and return (see `queues`).
+subscription, in the informer's own task: they add keys to a work queue and return (see `queues`). New objects of a list
+are stored a few at a time, and then reported to one handler after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
@@ -34,9 +35,11 @@ from trimtab.kube import versions
 from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
+from trimtab.kube.lists import Lister
 from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
+from trimtab.kube.waiting import Waiters
 from trimtab.kube.watches import DELETED, Page, RejectedObject, WatchEvent
 
 T = TypeVar("T", bound=Object)
@@ -57,6 +60,8 @@ class Handler(Generic[T]):
     added: Callable[[T], None] | None = None
     updated: Callable[[T, T], None] | None = None
     deleted: Callable[[T], None] | None = None
+    added_all: Callable[[Sequence[T]], None] | None = None
+    """Called in place of `added` with objects that are listed together. If it raises, `added` is called for each."""
 
 
 class Informer(Generic[T]):
@@ -89,7 +94,7 @@ class Informer(Generic[T]):
         self._client = client
         self._clock = client.clock
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
-        self._page = page
+        self._lister = Lister(client, self.resource, self._scope, page=page)
         self._rng = rng or random.Random()  # noqa: S311 - jitter of reconnections, not a secret
         self._handlers: list[Handler[T]] = []
         self._stale = True
@@ -97,7 +102,7 @@ class Informer(Generic[T]):
         self._number = -1
         self._synced = asyncio.Event()
         self._answered = asyncio.Event()
-        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._waiters = Waiters()
         self._failures = 0
         self._reported = ""
         self._unreadable: set[Key] = set()
@@ -138,10 +143,11 @@ class Informer(Generic[T]):
         added: Callable[[T], None] | None = None,
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
+        added_all: Callable[[Sequence[T]], None] | None = None,
         replay: bool = True,
     ) -> Handler[T]:
         """Call these functions on changes; with `replay`, objects already in the store are first reported as added."""
-        handler = Handler(added, updated, deleted)
+        handler = Handler(added, updated, deleted, added_all)
         for an_object in self.store if replay and added is not None else ():
             self._notify(added, an_object)
         self._handlers = [*self._handlers, handler]
@@ -164,11 +170,11 @@ class Informer(Generic[T]):
 
     async def wait_for(self, condition: Callable[[Store[T]], bool]) -> None:
         """Wait until the condition holds for the store. Use `clocks.within` for a timeout."""
-        await self._until(lambda: condition(self.store))
+        await self._waiters.until(lambda: condition(self.store))
 
     async def wait_seen(self, key: Key, resource_version: str) -> None:
         """Wait until the store has a write that returned this version, or a later one."""
-        await self._until(lambda: self.has_seen(key, resource_version))
+        await self._waiters.until(lambda: self.has_seen(key, resource_version))
 
     def has_seen(self, key: Key, resource_version: str) -> bool:
         """Whether the store has a write that returned this version, or a later one."""
@@ -204,7 +210,7 @@ class Informer(Generic[T]):
         self.absent = True
         self.answers += 1
         self._answered.set()
-        self._wake()
+        self._waiters.wake()
 
     async def _pause(self, problem: str) -> None:
         """Back off with jitter after a failure; log each new problem once."""
@@ -219,9 +225,9 @@ class Informer(Generic[T]):
         """List all objects; then remove those that are no longer there, when the list is complete."""
         present: set[Key] = set()
         version = ""
-        pages = self._client.pages(self.resource, limit=self._page, **self._scope)
-        async with aclosing(pages):
-            async for page in pages:
+        parts = self._lister.parts()
+        async with aclosing(parts):
+            async for page in parts:
                 self._handle_page(page, present)
                 version = page.resource_version
         for key in (*self.store.keys_not_in(present), *(self._unreadable - present)):
@@ -234,18 +240,25 @@ class Informer(Generic[T]):
         self.problem = ""
         self._synced.set()
         self._answered.set()
-        self._wake()
+        self._waiters.wake()
 
     def _handle_page(self, page: Page[T], present: set[Key]) -> None:
+        added: dict[Key, T] = {}
         for an_object in page.items:
             key = key_of(an_object)
             present.add(key)
-            if not self._is_cached(key, an_object):
+            if key not in self.store:
+                added[key] = an_object
+            elif not self._is_cached(key, an_object):
                 self._put(key, an_object)
+        self._add(added)
         for rejected in page.rejected:  # which the client has reported
             present.add(rejected.key)
             self._skip(rejected)
-        self._wake()
+        for key in page.deleted:
+            present.discard(key)
+            self._remove(key)
+        self._waiters.wake()
 
     def _is_cached(self, key: Key, listed: T) -> bool:
         """Whether the store has exactly this version. A restored backup may list an older one."""
@@ -289,8 +302,8 @@ class Informer(Generic[T]):
             self._put(key_of(event.object), event.object)
         if event.resource_version:
             self._advance(event.resource_version, number)
-        if self._waiting:
-            self._wake()
+        if self._waiters:
+            self._waiters.wake()
 
     def _forget(self, event: WatchEvent[T]) -> None:
         if event.object is not None:
@@ -300,24 +313,38 @@ class Informer(Generic[T]):
 
     # Changes.
 
+    def _add(self, objects: Mapping[Key, T]) -> None:
+        """Add objects that are not in the store."""
+        added = [new for key, new in objects.items() if self._store(key, new)]
+        for handler in self._handlers if added else ():
+            if not self._notify_all(handler, added):
+                for new in added:
+                    self._notify(handler.added, new)
+
     def _put(self, key: Key, new: T) -> None:
         old = self.store.get(key)
         if old is not None and old.metadata.uid != new.metadata.uid:
             self._remove(key)
             old = None
+        if not self._store(key, new):
+            return
+        for handler in self._handlers:
+            if old is None:
+                self._notify(handler.added, new)
+            else:
+                self._notify(handler.updated, old, new)
+
+    def _store(self, key: Key, new: T) -> bool:
+        """Store an object; false if that fails, and it is skipped."""
         try:
             if self._pool is not None:
                 self._pool.adopt(trim(cast("Pod", new)))
             self.store.put(key, new)
         except Exception as error:  # noqa: BLE001 - no object may end a watch
             self._reject(_rejected(new, error))
-            return
+            return False
         self._resolve(key)
-        for handler in self._handlers:
-            if old is None:
-                self._notify(handler.added, new)
-            else:
-                self._notify(handler.updated, old, new)
+        return True
 
     def _advance(self, version: str, number: int | None) -> None:
         """Record that everything up to this version has been handled."""
@@ -340,6 +367,16 @@ class Informer(Generic[T]):
         except Exception:
             log.exception("a handler failed for %s %s", self.resource.kind, key_of(arguments[-1]))
 
+    def _notify_all(self, handler: Handler[T], added: Sequence[T]) -> bool:
+        """Report objects that were listed together; false if the handler has to be called for each."""
+        if handler.added_all is None:
+            return False
+        try:
+            handler.added_all(added)
+        except Exception:  # noqa: BLE001 - logged for the object that it is about
+            return False
+        return True
+
     def _reject(self, rejected: RejectedObject) -> None:
         self._skip(rejected)
         self._client.unreadable.report(self.resource, rejected)
@@ -355,34 +392,6 @@ class Informer(Generic[T]):
         if key in self._unreadable:
             self._unreadable.discard(key)
             self._client.unreadable.resolve(self.resource, *split(key))
-
-    # Waiting.
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        if condition():
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (condition, future)
-        self._waiting.append(entry)
-        try:
-            await future
-        finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-
-    def _wake(self) -> None:
-        remaining = []
-        for condition, future in self._waiting:
-            if future.done():
-                continue
-            try:
-                if condition():
-                    future.set_result(None)
-                else:
-                    remaining.append((condition, future))
-            except Exception as error:  # noqa: BLE001 - raised to the waiter
-                future.set_exception(error)
-        self._waiting = remaining
 
 
 def _rejected(an_object: Object, error: Exception) -> RejectedObject:

@@ -140,13 +140,21 @@ class Store(Generic[T]):
         """Store an object; return the one that it replaces. If an index function fails, nothing is changed."""
         old = self._objects.get(key)
         if old is None:
-            key = Key(sys.intern(key))  # other tables of the process hold the same one
+            self._insert(Key(sys.intern(key)), an_object)  # other tables of the process hold the same key
+            return None
         changes = [(index, index.values_of(an_object), index.former_values(old)) for index in self._indexes.values()]
         self._objects[key] = an_object
         for index, values, before in changes:
             if values or before:
                 index.update(key, an_object, values, before)
         return old
+
+    def _insert(self, key: Key, new: T) -> None:
+        """Store an object that was not there; most indexes have no value for it."""
+        found = [(index, values) for index in self._indexes.values() if (values := tuple(index.function(new)))]
+        self._objects[key] = new
+        for index, values in found:
+            index.update(key, new, values, ())
 
     def remove(self, key: Key) -> T | None:
         """Remove an object; return it."""

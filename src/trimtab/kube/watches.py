@@ -12,7 +12,7 @@ key and the reason, whatever the decoder raised. `unreadable` reports them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -21,7 +21,7 @@ import msgspec
 from trimtab.api import codec, nesting
 from trimtab.api.admission import Status
 from trimtab.api.errors import InvalidError
-from trimtab.api.meta import ListMeta
+from trimtab.api.meta import Labels, ListMeta
 from trimtab.api.model import Model
 from trimtab.kube.errors import Malformed, from_status
 from trimtab.kube.resources import Key, object_key
@@ -35,8 +35,10 @@ DELETED = "DELETED"
 BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
 CHANGES = frozenset((ADDED, MODIFIED, DELETED))
-_PART = 50
-"""How many objects of a page are handled before other tasks run: about two milliseconds for pods."""
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark after the initial events of a watch."""
+PART = 50
+"""How many objects of a list are handled before other tasks run: about two milliseconds for pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Page(Generic[T]):
     resource_version: str
     continue_token: str = ""
     rejected: tuple[RejectedObject, ...] = ()
+    deleted: tuple[Key, ...] = ()
+    """Objects that were deleted while the list was sent (see `lists`)."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,8 @@ class WatchEvent(Generic[T]):
     object: T | None
     resource_version: str
     rejected: RejectedObject | None = None
+    ends_initial_events: bool = False
+    """Whether it is the bookmark after the initial events."""
 
 
 class _Identity(Model):
@@ -86,6 +92,15 @@ class _Identified(Model):
     """An object of which only its identity is read, however strange the rest is."""
 
     metadata: _Identity = _Identity()
+
+
+class _BookmarkMeta(Model):
+    resource_version: str = ""
+    annotations: Labels = {}
+
+
+class _Bookmark(Model):
+    metadata: _BookmarkMeta = _BookmarkMeta()
 
 
 class _RawList(Model):
@@ -107,8 +122,8 @@ def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
     page = _decode_page(data, model)
     envelope: Any = _split(data, _RawList) if page is None else page
     items, metadata = envelope.items or (), envelope.metadata
-    for start in range(0, len(items) or 1, _PART):
-        part = items[start : start + _PART]
+    for start in range(0, len(items) or 1, PART):
+        part = items[start : start + PART]
         is_read = page is not None
         yield Page(part, metadata.resource_version, metadata.continue_) if is_read else _part(part, metadata, model)
 
@@ -127,6 +142,22 @@ def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
         return _decode_raw_event(line, model)
 
     return read
+
+
+def lines_reader(model: type[T]) -> Callable[[Sequence[bytes]], list[WatchEvent[T]]]:
+    """A function that decodes several lines of a watch at once: a call for each takes as long as a small object."""
+    shape, read = _event_of(cast("Hashable", model)), reader(model)
+
+    def read_all(lines: Sequence[bytes]) -> list[WatchEvent[T]]:
+        try:
+            events = codec.decode_lines_exactly(b"\n".join(lines), shape)
+        except Exception:  # noqa: BLE001 - whatever it is, it is found again in its line
+            return [read(line) for line in lines]
+        if not all(event.type in CHANGES for event in events):
+            return [read(line) for line in lines]
+        return [WatchEvent(event.type, event.object, _version(event.object)) for event in events]
+
+    return read_all
 
 
 class Lines:
@@ -199,9 +230,11 @@ def _decode_raw_event(line: bytes, model: type[T]) -> WatchEvent[T]:
     body = bytes(event.object)
     if event.type == ERROR:
         raise from_status(_decoded(body, Status))
-    version = _identity(body).resource_version
     if event.type == BOOKMARK:
-        return WatchEvent(BOOKMARK, None, version)
+        metadata = _decoded(body, _Bookmark).metadata
+        is_end = metadata.annotations.get(INITIAL_EVENTS_END) == "true"
+        return WatchEvent(BOOKMARK, None, metadata.resource_version, ends_initial_events=is_end)
+    version = _identity(body).resource_version
     if event.type not in CHANGES:
         raise Malformed(f"the watch sent an event of unknown type {event.type!r}")
     read = _read(body, model)

@@ -61,6 +61,11 @@ class ChangeLog:
         if len(self._changes) > MAX_CHANGES:
             del self._changes[: MAX_CHANGES // 2]
 
+    def forget(self, number: int) -> None:
+        """Record that so many changes are not remembered: all values are computed again."""
+        self.count += number
+        self._changes.clear()
+
     def since(self, count: int) -> list[Change] | None:
         """The changes after the first `count`; None if some of them are forgotten."""
         number = self.count - count

@@ -6,7 +6,7 @@ observed before their node, or after its deletion, and their counts must be righ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -232,6 +232,18 @@ class NodeTable:
         self._columns["pods"][row] += sign
         self._log.add(row, requests, sign)
 
+    def charge_all(self, charges: Sequence[tuple[int, Requests]]) -> None:
+        """Add the requests of many pods, each to a node: as `charge` for each, with one write for each resource."""
+        rows = [row for row, _ in charges]
+        for name in dict.fromkeys(name for _, requests in charges for name in requests.amounts):
+            added = [requests.amounts.get(name, 0) for _, requests in charges]
+            column = self._resource(name)
+            _add_all(self._requested[:, column], rows, added)
+        _add_all(self._assumed[:, 0], rows, [requests.assumed_cpu for _, requests in charges])
+        _add_all(self._assumed[:, 1], rows, [requests.assumed_memory for _, requests in charges])
+        np.add.at(self._columns["pods"], rows, 1)
+        self._log.forget(len(charges))
+
     def label(self, key: LabelKey) -> LabelColumn:
         """One label of all nodes. The column is created at the first call and kept current from then on."""
         column = self._labels.get(key)
@@ -360,8 +372,16 @@ def _add(table: IntColumn, row: int, column: int, amount: int) -> None:
 
     An API server accepts a request of 8Ei; two such pods on one node must not raise an error.
     """
-    total = table.item(row, column) + amount
-    table[row, column] = total if -_LIMIT <= total < _LIMIT else (total + _LIMIT) % (2 * _LIMIT) - _LIMIT
+    table[row, column] = _wrapped(table.item(row, column) + amount)
+
+
+def _add_all(column: IntColumn, rows: Sequence[int], amounts: Iterable[int]) -> None:
+    """Add to many cells, some of them several times; overflow wraps around."""
+    np.add.at(column, rows, np.array([_wrapped(amount) for amount in amounts], dtype=np.int64))
+
+
+def _wrapped(number: int) -> int:
+    return number if -_LIMIT <= number < _LIMIT else (number + _LIMIT) % (2 * _LIMIT) - _LIMIT
 
 
 def label_of(node: Node, key: LabelKey) -> str | None:

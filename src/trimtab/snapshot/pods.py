@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.api.annotations import DELETION_COST, parse_cost
 from trimtab.api.pods import ContainerStatus, Pod
@@ -23,6 +24,32 @@ NEVER = 0
 
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
 """Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
+
+_REFERENCES: Mapping[str, type[np.generic]] = {
+    "node": np.int32,
+    "owner": np.int32,
+    "labels": np.int32,
+    "assumed": np.bool_,
+}
+_OWN_COLUMNS: Mapping[str, type[np.generic]] = {
+    "present": np.bool_,
+    "phase": np.int8,
+    "ready": np.bool_,
+    "ready_since": np.int64,
+    "created": np.int64,
+    "restarts": np.int64,
+    "sidecar_restarts": np.int64,
+    "cost": np.int64,
+    "costed": np.bool_,
+    "terminating": np.bool_,
+    "active": np.bool_,
+    "uid_head": np.uint64,
+    "uid_tail": np.uint64,
+}
+"""The columns that depend on the pod alone."""
+
+Cells = tuple[int, ...]
+Values = npt.NDArray[Any]
 
 _FARTHEST = 2**62  # so that the difference of two times fits 64 bits
 _WORDS = struct.Struct(">QQ")
@@ -149,25 +176,7 @@ class PodTable:
         self.objects: list[Pod | None] = []
         self.labels = LabelSets()
         self.owners = Owners()
-        self._columns = Columns(
-            present=np.bool_,
-            node=np.int32,
-            phase=np.int8,
-            ready=np.bool_,
-            ready_since=np.int64,
-            created=np.int64,
-            restarts=np.int64,
-            sidecar_restarts=np.int64,
-            cost=np.int64,
-            costed=np.bool_,
-            owner=np.int32,
-            labels=np.int32,
-            terminating=np.bool_,
-            active=np.bool_,
-            assumed=np.bool_,
-            uid_head=np.uint64,
-            uid_tail=np.uint64,
-        )
+        self._columns = Columns(**_REFERENCES, **_OWN_COLUMNS)
         self._columns["node"][:] = NOWHERE
         self._columns["owner"][:] = NOWHERE
 
@@ -249,30 +258,30 @@ class PodTable:
         columns = self._columns
         return Position(columns["node"].item(row), columns["labels"].item(row), columns["terminating"].item(row))
 
-    def write(self, row: int, pod: Pod, *, node: int, labels: int, assumed: bool) -> None:
-        """Fill the row's columns from the object."""
+    def write(self, row: int, pod: Pod, cells: Cells, *, node: int, labels: int, assumed: bool) -> None:
+        """Fill the columns of a row; `cells` are those of the pod (see `cells_of`)."""
         self.objects[row] = pod
-        columns, metadata, status = self._columns, pod.metadata, pod.status
-        ready = status.condition("Ready")
-        is_ready = ready is not None and ready.status == "True"
-        owner = metadata.controller
-        cost = deletion_cost(pod)
-        columns["present"][row] = True
-        columns["node"][row] = node
-        columns["phase"][row] = PHASES.get(status.phase, 0)
-        columns["ready"][row] = is_ready
-        columns["ready_since"][row] = nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER
-        columns["created"][row] = nanoseconds(metadata.creation_timestamp)
-        columns["restarts"][row] = most_restarts(status.container_statuses)
-        columns["sidecar_restarts"][row] = sidecar_restarts(pod)
-        columns["cost"][row] = cost or 0
-        columns["costed"][row] = cost is not None
-        self._set_owner(row, NOWHERE if owner is None else self.owners.take(owner.uid))
-        columns["labels"][row] = labels
-        columns["terminating"][row] = pod.terminating
-        columns["active"][row] = pod.active
-        columns["assumed"][row] = assumed
-        columns["uid_head"][row], columns["uid_tail"][row] = uid_words(metadata.uid)
+        former = self._columns["owner"].item(row)
+        referred = (node, self._take_owner(pod), labels, assumed)
+        for column, cell in zip(self._columns.values(), (*referred, *cells), strict=True):
+            column[row] = cell
+        if former != NOWHERE:
+            self.owners.release(former)
+
+    def write_all(
+        self, rows: Sequence[int], pods: Sequence[Pod], cells: Sequence[Values], positions: Sequence[Position]
+    ) -> None:
+        """Fill the columns of empty rows; `cells` are columns of the pods (see `columns_of`)."""
+        for row, pod in zip(rows, pods, strict=True):
+            self.objects[row] = pod
+        nodes, labels = [each.node for each in positions], [each.labels for each in positions]
+        referred = (nodes, [self._take_owner(pod) for pod in pods], labels, False)
+        for column, values in zip(self._columns.values(), (*referred, *cells), strict=True):
+            column[rows] = values
+
+    def _take_owner(self, pod: Pod) -> int:
+        owner = pod.metadata.controller
+        return NOWHERE if owner is None else self.owners.take(owner.uid)
 
     def release(self, key: str) -> None:
         """Free the row of a pod."""
@@ -283,7 +292,10 @@ class PodTable:
         self._columns["ready"][row] = False
         self._columns["terminating"][row] = False
         self._columns["node"][row] = NOWHERE
-        self._set_owner(row, NOWHERE)
+        owner = self._columns["owner"].item(row)
+        if owner != NOWHERE:
+            self._columns["owner"][row] = NOWHERE
+            self.owners.release(owner)
 
     def _reserve(self, rows: int) -> None:
         before = self._columns.capacity
@@ -291,12 +303,32 @@ class PodTable:
             self._columns["node"][before:] = NOWHERE
             self._columns["owner"][before:] = NOWHERE
 
-    def _set_owner(self, row: int, number: int) -> None:
-        """Exchange the owner of a row, whose reference is dropped."""
-        before = int(self._columns["owner"][row])
-        self._columns["owner"][row] = number
-        if before != NOWHERE:
-            self.owners.release(before)
+
+def cells_of(pod: Pod) -> Cells:
+    """The cells that depend on the pod alone, in the order of `_OWN_COLUMNS`. Raises InvalidError for invalid times."""
+    metadata, status = pod.metadata, pod.status
+    ready, cost = status.condition("Ready"), deletion_cost(pod)
+    is_ready = ready is not None and ready.status == "True"
+    return (
+        True,
+        PHASES.get(status.phase, 0),
+        is_ready,
+        nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER,
+        nanoseconds(metadata.creation_timestamp),
+        most_restarts(status.container_statuses),
+        sidecar_restarts(pod),
+        cost or 0,
+        cost is not None,
+        pod.terminating,
+        pod.active,
+        *uid_words(metadata.uid),
+    )
+
+
+def columns_of(pods: Iterable[Pod]) -> list[Values]:
+    """The cells of several pods, as columns: numpy takes longer to begin a write than to do it."""
+    columns = zip(*map(cells_of, pods), strict=True)
+    return [np.array(cells, dtype=kind) for kind, cells in zip(_OWN_COLUMNS.values(), columns, strict=True)]
 
 
 def nanoseconds(moment: datetime | None) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from trimtab.api.selectors import Selector
 from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.counts import TallyBook, TallyKey
 from trimtab.snapshot.nodes import NodeTable
-from trimtab.snapshot.pods import NOWHERE, PodTable, Position
+from trimtab.snapshot.pods import NOWHERE, PodTable, Position, cells_of, columns_of
 from trimtab.snapshot.requests import Requests, RequestsBook, is_infeasible
 from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
 from trimtab.snapshot.terms import TermBook
@@ -110,6 +110,20 @@ class Snapshot:
                 of_kind = self._groups.setdefault(type(watched), {})
                 of_kind.setdefault(watched.metadata.namespace, {})[watched.metadata.name] = watched
 
+    def put_all(self, watched: Sequence[Watched]) -> None:
+        """Add several objects of a list: as `put` for each, with one write to each column of pods.
+
+        If a pod is invalid, no pod is added. The informer has adopted the pods (see `pool`).
+        """
+        pods = [each for each in watched if isinstance(each, Pod)]
+        keys = {pod.key: None for pod in pods}
+        are_new = len(keys) == len(watched) and self.pods.rows.index.keys().isdisjoint(keys)
+        if pods and are_new:
+            self._add_pods(list(keys), pods)
+            return
+        for each in watched:
+            self.put(each)
+
     def drop(self, kind: type[Watched], namespace: str, name: str) -> None:
         """Delete an object. Deleting an unknown one changes nothing: events may come twice."""
         if kind is Pod:
@@ -185,19 +199,35 @@ class Snapshot:
     def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
         pods = self.pods
         self.pool.adopt(pod)
-        usage = self._usage(pod)  # first: invalid quantities must change nothing
+        usage, cells = self._usage(pod), cells_of(pod)  # first: invalid quantities and times must change nothing
         key = pod.key
         row = pods.rows.index.get(key)
         if row is None:
             row, before = self._take(key), None
         else:
             before = pods.position(row)
-        node = self.nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
-        labels = pods.labels.take(pod.metadata.namespace, pod.metadata.labels)
-        self._update_counts(row, usage, before, Position(node, labels, pod.terminating))
-        pods.write(row, pod, node=node, labels=labels, assumed=assumed)
+        after = self._refer(pod)
+        self._update_counts(row, usage, before, after)
+        pods.write(row, pod, cells, node=after.node, labels=after.labels, assumed=assumed)
         if before is not None:
             self._release_references(before)
+
+    def _add_pods(self, keys: Sequence[str], pods: Sequence[Pod]) -> None:
+        usages, cells = [self._usage(pod) for pod in pods], columns_of(pods)  # first, as above
+        rows, positions = [self._take(key) for key in keys], [self._refer(pod) for pod in pods]
+        self.pods.write_all(rows, pods, cells, positions)
+        charges = []
+        for row, usage, position in zip(rows, usages, positions, strict=True):
+            self._counted[row] = usage
+            if usage is not None:
+                charges.append((position.node, usage.requests))
+                self._apply_labels_and_shape(usage, position, 1)
+        self.nodes.charge_all(charges)
+
+    def _refer(self, pod: Pod) -> Position:
+        """The position of a pod, with one more reference to its node and its labels."""
+        node = self.nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
+        return Position(node, self.pods.labels.take(pod.metadata.namespace, pod.metadata.labels), pod.terminating)
 
     def _take(self, key: str) -> int:
         row = self.pods.take(key)
@@ -248,8 +278,11 @@ class Snapshot:
             self._apply(usage, after, 1)
 
     def _apply(self, usage: _Usage, position: Position, sign: int) -> None:
+        self.nodes.charge(position.node, usage.requests, sign)
+        self._apply_labels_and_shape(usage, position, sign)
+
+    def _apply_labels_and_shape(self, usage: _Usage, position: Position, sign: int) -> None:
         node = position.node
-        self.nodes.charge(node, usage.requests, sign)
         self.tallies.adjust(position.labels, node, terminating=position.terminating, sign=sign)
         for held in usage.shape.terms:
             self.terms.adjust(held, node, sign)

@@ -20,10 +20,10 @@ from trimtab_lab.apiserver.wire.paths import PathParser, split_version
 class Stream:
     """A watch: the events, line by line."""
 
-    status = 200
     headers: Mapping[str, str] = {}
 
-    def __init__(self, wire: Wire, plural: str) -> None:
+    def __init__(self, wire: Wire, plural: str, status: int = 200) -> None:
+        self.status = status
         self._wire = wire
         self._plural = plural
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
@@ -92,8 +92,10 @@ class Wire:
         return Response(status, {}, body)
 
     async def stream(self, request: Request) -> Stream:
-        """A watch of a whole kind."""
+        """A watch of a whole kind; lists are in pages."""
         self._check()
+        if "sendInitialEvents" in dict(request.params):
+            return self._refused(status_error(422, "sendInitialEvents: Forbidden: lists are in pages here"))
         target = self._paths.find(request.path)
         if target is None:
             raise ValueError(f"a watch of an unknown kind: {request.path}")
@@ -108,6 +110,12 @@ class Wire:
         for change in collection.since(since):
             tell(collection, change)
         self.cluster.store.listen(tell)
+        return stream
+
+    def _refused(self, error: StatusError) -> Stream:
+        stream = Stream(self, "", error.code)
+        stream.feed(encode(error.status))
+        stream.feed(b"")
         return stream
 
     async def close(self) -> None:

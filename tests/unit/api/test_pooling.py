@@ -45,6 +45,18 @@ def test_pods_of_a_template_share_all_but_their_own_fields() -> None:
     assert first.metadata.annotations == second.metadata.annotations != third.metadata.annotations
 
 
+def test_statuses_that_differ_in_one_container_share_the_others() -> None:
+    """The restarts of each container vary, and their combinations are many."""
+    trees = [tree("a"), tree("b")]
+    for number, each in enumerate(trees):
+        each["status"]["containerStatuses"].append({"name": "proxy", "restartCount": number})
+    pool = PodPool()
+    first, second = (pool.adopt(codec.convert(each, Pod)) for each in trees)
+    assert [first, second] == [codec.convert(each, Pod) for each in trees]
+    assert first.status.container_statuses[0] is second.status.container_statuses[0]
+    assert first.status.container_statuses[1] is not second.status.container_statuses[1]
+
+
 def test_pods_that_share_their_containers_share_the_rest_too() -> None:
     """`NodeScores` finds the pods of a template by the identity of their parts."""
     containers = (Container(name="main", image="web:1"),)
@@ -72,13 +84,13 @@ def test_a_pod_that_another_pool_has_adopted_keeps_its_parts() -> None:
 def test_the_pod_that_was_adopted_last_is_not_examined_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """An informer and its snapshots have one pool; an event is adopted once."""
     examined: list[Any] = []
-    adopted = pooling._Part.adopted  # noqa: SLF001 - counted
+    alike = pooling._Part.alike  # noqa: SLF001 - counted
 
-    def count(part: Any, one: Any) -> Any:
+    def count(part: Any, one: Any, *more: Any) -> Any:
         examined.append(one)
-        return adopted(part, one)
+        return alike(part, one, *more)
 
-    monkeypatch.setattr(pooling._Part, "adopted", count)  # noqa: SLF001 - as above
+    monkeypatch.setattr(pooling._Part, "alike", count)  # noqa: SLF001 - as above
     pool, pods = PodPool(), [codec.convert(tree(name), Pod) for name in ("a", "b")]
     for pod in (pods[0], pods[0], pods[1], pods[0]):
         assert pool.adopt(pod) is pod

@@ -42,6 +42,15 @@ def failure(code: int, reason: str = "", message: str = "", **details: Any) -> R
     return answer(code, status(code, reason, message, **details))
 
 
+def refused() -> FakeStream:
+    """The answer of a server that does not send initial events."""
+    response = failure(422, "Invalid", "sendInitialEvents: Forbidden: unless the WatchList feature gate is enabled")
+    stream = FakeStream(response.status)
+    stream.feed(response.body)
+    stream.end()
+    return stream
+
+
 def pod_tree(name: str, *, namespace: str = "default", node: str = "", labels: Mapping[str, str] | None = None) -> JSON:
     """A pod to create."""
     return {
@@ -163,6 +172,8 @@ class FakeServer:
     forgotten: int = 0
     requests: list[Request] = field(default_factory=list)
     intercept: Callable[[Request], Response | Exception | None] | None = None
+    serves_initial_events: bool = False
+    """Whether it lists as a watch, too; otherwise it refuses that, as an older server does."""
     _objects: dict[tuple[str, str], dict[str, JSON]] = field(default_factory=dict)
     _changes: list[Change] = field(default_factory=list)
     _lists: dict[str, tuple[int, list[JSON]]] = field(default_factory=dict)
@@ -241,6 +252,8 @@ class FakeServer:
 
     async def stream(self, request: Request) -> FakeStream:
         """A watch."""
+        if "sendInitialEvents" in dict(request.params) and not self.serves_initial_events:
+            return refused()
         self.requests.append(request)
         await self._delay()
         if self._chance(self.bad.fail):
@@ -308,6 +321,8 @@ class FakeServer:
     def _watch(self, request: Request) -> FakeStream:
         match = _PATH.match(request.path)
         assert match is not None
+        if "sendInitialEvents" in dict(request.params):
+            return self._initial_events((match["root"], match["plural"]), match["namespace"] or "")
         since = int(dict(request.params)["resourceVersion"])
         stream = FakeStream()
         if since < self.forgotten or self._chance(self.bad.gone):
@@ -321,6 +336,17 @@ class FakeServer:
         for change in self._changes:
             if change.version > since:
                 self._tell(watcher, change)
+        return stream
+
+    def _initial_events(self, collection: tuple[str, str], namespace: str) -> FakeStream:
+        stream = FakeStream()
+        watcher = Watcher(collection, namespace, stream)
+        self._watchers.append(watcher)
+        for tree in self._in(collection, namespace):
+            self._tell(watcher, Change(0, "ADDED", collection, tree))
+        metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
+        if watcher in self._watchers:
+            self._feed(stream, _line("BOOKMARK", {"metadata": metadata}))
         return stream
 
     # Inside.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -166,6 +166,32 @@ async def test_a_handler_that_fails_does_not_stop_the_others(caplog: pytest.LogC
     async with stage.running():
         assert after == ["a"]
     assert "a handler failed for Pod default/a" in caplog.text
+
+
+async def test_new_objects_of_a_list_are_reported_together(caplog: pytest.LogCaptureFixture) -> None:
+    """After all of them are stored; a handler that fails for several is called for each."""
+    stage = Stage(page=2)
+    for name in "abc":
+        stage.put(name)
+    told: list[list[str]] = []
+
+    def together(pods: Sequence[Pod]) -> None:
+        told.append([pod.metadata.name for pod in pods])
+        assert all(pod.key in stage.informer.store for pod in pods)
+        if len(pods) > 1:
+            raise ValueError("one at a time")
+
+    def alone(pod: Pod) -> None:
+        told.append([pod.metadata.name])
+        if pod.metadata.name == "b":
+            raise ValueError("not this one")
+
+    stage.informer.subscribe(added=alone, added_all=together)
+    async with stage.running():
+        stage.put("d")
+        await stage.clock.advance(0)
+    assert told == [["a", "b"], ["a"], ["b"], ["c"], ["d"]]
+    assert "a handler failed for Pod default/b" in caplog.text
 
 
 @pytest.mark.parametrize("cleanly", [True, False], ids=["ended", "broken"])
@@ -470,14 +496,16 @@ async def test_an_informer_of_one_namespace_sees_only_that() -> None:
     assert all(dict(r.params)["labelSelector"] == "app=web" for r in server.requests)
 
 
+@pytest.mark.parametrize("initial_events", [False, True], ids=["in pages", "as initial events"])
 @pytest.mark.parametrize("seed", range(25))
-async def test_chaos_ends_in_the_exact_state_of_the_server(seed: int) -> None:
+async def test_chaos_ends_in_the_exact_state_of_the_server(seed: int, initial_events: bool) -> None:
     """Cut, refused, lost, repeated, split and expired at random: what was told always adds up, and in the end is true.
 
     The diary checks each step: nothing is added twice, no change is told of something else than was there, versions
     only grow, and a deletion is of the very object that was there.
     """
     stage = Stage(seed=seed, page=4)
+    stage.server.serves_initial_events = initial_events
     stage.server.bad = TROUBLE
     async with stage.running():
         for step in range(200):

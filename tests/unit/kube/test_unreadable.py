@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.kube.fakes import FakeStream
+from tests.unit.kube.fakes import FakeStream, refused
 from tests.unit.kube.strange_objects import CASES, Case, deep, tree
 from trimtab.api import codec
 from trimtab.api.cloneset import CloneSet
@@ -42,8 +42,10 @@ class TextServer:
         text = f'{{"metadata":{{"resourceVersion":"{self.version}"}},"items":[{",".join(self.items)}]}}'
         return Response(200, {}, text.encode())
 
-    async def stream(self, _: Request) -> FakeStream:
+    async def stream(self, request: Request) -> FakeStream:
         """The stream that `tell` writes to."""
+        if "sendInitialEvents" in dict(request.params):
+            return refused()
         self.watch = FakeStream()
         return self.watch
 

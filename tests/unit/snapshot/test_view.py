@@ -411,6 +411,59 @@ def observed(view: Snapshot) -> dict[str, Any]:
 
 
 @settings(max_examples=150, deadline=None)
+@given(before=EVENTS, listed=st.lists(some_pods(), max_size=12), later=EVENTS)
+def test_pods_that_are_added_together_count_as_one_after_the_other(
+    before: list[tuple[str, Any]], listed: list[PodBuilder], later: list[tuple[str, Any]]
+) -> None:
+    """Also if some of them are known, or are listed twice; and all that is added can be removed again."""
+    view, twin = (cluster("z1: a b", "z2: x y").snapshot() for _ in range(2))
+    for each in (view, twin):
+        apply(each, before)
+    view.put_all([made.build() for made in listed])
+    for made in listed:
+        twin.put(made.build())
+    assert observed(view) == observed(twin)
+    names = ("ready", "active", "terminating", "phase", "created", "restarts", "cost", "uid_head", "assumed", "owner")
+    for name in names:
+        assert view.pods.column(name).tolist() == twin.pods.column(name).tolist()
+    for each in (view, twin):
+        apply(each, later)
+    assert observed(view) == observed(twin)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"spec": {"nodeName": "a", "containers": [{"resources": {"requests": {"cpu": "x"}}}]}}, id="cpu"),
+        pytest.param({"metadata": {"creationTimestamp": "2026-03-01T08:00:00"}}, id="time without a zone"),
+    ],
+)
+def test_an_invalid_pod_changes_nothing(wrong: dict[str, Any]) -> None:
+    """Neither alone nor together with others: they are then put one by one."""
+    view = cluster("z1: a").running("a").snapshot()
+    before = observed(view)
+    wrong = {**wrong, "metadata": {**wrong.get("metadata", {}), "name": "wrong", "namespace": "default"}}
+    wrong.setdefault("spec", {"nodeName": "a"})
+    invalid = codec.convert(wrong, Pod)
+    with pytest.raises(InvalidError):
+        view.put(invalid)
+    with pytest.raises(InvalidError):
+        view.put_all([pod("p").on("a").build(), invalid])
+    assert observed(view) == before
+    assert view.nodes.pods[row_of(view, "a")] == 1
+
+
+def test_amounts_that_overflow_are_added_together_as_one_by_one() -> None:
+    """An API server accepts 8Ei, and the total wraps around, as in kube-scheduler."""
+    view, twin = cluster("z1: a").snapshot(), cluster("z1: a").snapshot()
+    large = [pod(f"p{number}").on("a").requests(memory="8Ei").build() for number in range(3)]
+    view.put_all(large)
+    for each in large:
+        twin.put(each)
+    assert view.nodes.requested.tolist() == twin.nodes.requested.tolist()
+
+
+@settings(max_examples=150, deadline=None)
 @given(before=EVENTS, later=EVENTS)
 def test_a_copy_and_its_original_do_not_affect_each_other(
     before: list[tuple[str, Any]], later: list[tuple[str, Any]]

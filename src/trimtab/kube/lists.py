@@ -1,0 +1,146 @@
+"""Lists for informers: objects as they come, in parts of a few.
+
+**Initial events (WatchList).** A watch that asks for them sends the present objects as ADDED, what happens meanwhile as
+any event, and then a bookmark with the annotation `k8s.io/initial-events-end`: the list is complete at its version.
+Lines are decoded as they come, a chunk of the stream at a time; no page of a list is held in memory, by the API server
+neither.
+
+**Pages**, where the server refuses that (a version without the feature, or with the feature off). A stream that fails,
+ends or falls silent before the bookmark is a list that failed; the next attempt reads pages, so that a proxy that holds
+back streams delays a list and does not prevent it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from trimtab.kube import watches
+from trimtab.kube.client import Client
+from trimtab.kube.errors import ApiError, BadRequest, Invalid, Malformed, Unreachable
+from trimtab.kube.resources import Resource
+from trimtab.kube.stores import Object, key_of
+from trimtab.kube.transport import Request, Stream
+from trimtab.kube.watches import BOOKMARK, DELETED, PART, Page, WatchEvent
+
+T = TypeVar("T", bound=Object)
+
+_SILENCE = 30.0
+"""Seconds without data after which the initial events count as failed."""
+
+_BOOKMARK = b'"BOOKMARK"'
+_CHUNK = 1 << 17
+"""Bytes that are decoded at once: some ten to thirty pods."""
+
+log = logging.getLogger(__name__)
+
+
+class Lister(Generic[T]):
+    """Lists the objects of one kind and scope, in the way that the server is known to serve."""
+
+    def __init__(self, client: Client, resource: Resource[T], scope: dict[str, str], *, page: int) -> None:
+        """`scope` is that of `Client.pages`: namespace and selectors."""
+        self._client = client
+        self._resource = resource
+        self._scope = scope
+        self._page = page
+        self._is_refused = False
+        self._has_failed = False
+
+    async def parts(self) -> AsyncGenerator[Page[T], None]:
+        """The objects; the last part has the version of the list. Raises ApiError if the list cannot be completed."""
+        if not self._is_refused and not self._has_failed:
+            try:
+                async for page in self._initial_events():
+                    yield page
+                return
+            except (BadRequest, Invalid) as error:
+                log.debug("listing %s in pages: %s", self._resource.plural, error)
+                self._is_refused = True
+            except ApiError:
+                self._has_failed = True
+                raise
+        async for page in self._client.pages(self._resource, limit=self._page, **self._scope):
+            yield page
+        self._has_failed = False
+
+    async def _initial_events(self) -> AsyncGenerator[Page[T], None]:
+        stream = await self._client.open_stream(self._request())
+        try:
+            async for page in _parts(stream, self._resource.model):
+                for rejected in page.rejected:
+                    self._client.unreadable.report(self._resource, rejected)
+                yield page
+                await asyncio.sleep(0)
+        finally:
+            await stream.close()
+
+    def _request(self) -> Request:
+        params = {
+            "watch": "true",
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+            "allowWatchBookmarks": "true",
+            "labelSelector": self._scope["label_selector"],
+            "fieldSelector": self._scope["field_selector"],
+        }
+        path = self._resource.collection(self._scope["namespace"])
+        return Request("GET", path, tuple((name, value) for name, value in params.items() if value), timeout=_SILENCE)
+
+
+async def _parts(stream: Stream, model: type[T]) -> AsyncGenerator[Page[T], None]:
+    """The parts of a list, up to the bookmark that ends the initial events."""
+    read, lines = watches.lines_reader(model), watches.Lines()
+    async for chunk in _chunks(stream):
+        for page in _grouped(read(lines.feed(chunk))):
+            yield page
+            if page.resource_version:
+                return
+    raise Unreachable("the initial events ended before the list was complete")
+
+
+async def _chunks(stream: Stream) -> AsyncGenerator[bytes, None]:
+    """The stream in chunks of many events, since API servers send each alone; from a bookmark on, as it comes."""
+    waiting, size, tail = list[bytes](), 0, b""
+    has_bookmark = False
+    while chunk := await stream.read():
+        waiting.append(chunk)
+        size += len(chunk)
+        has_bookmark = has_bookmark or _BOOKMARK in tail + chunk
+        tail = (tail + chunk)[-len(_BOOKMARK) :]
+        if has_bookmark or size >= _CHUNK:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _grouped(events: Iterable[WatchEvent[T]]) -> Iterator[Page[T]]:
+    """Parts of at most a few objects, in the order of the events."""
+    items: list[T] = []
+    for event in events:
+        is_item = event.object is not None and event.type != DELETED
+        if items and (not is_item or len(items) == PART):
+            yield Page(tuple(items), "")
+            items = []
+        if event.object is not None and is_item:
+            items.append(event.object)
+        else:
+            yield _other(event)
+    if items:
+        yield Page(tuple(items), "")
+
+
+def _other(event: WatchEvent[T]) -> Page[T]:
+    """The part of an event that is no object of the list."""
+    if event.type == BOOKMARK:
+        if not event.ends_initial_events:
+            raise Malformed("the server sends a bookmark before the initial events have ended")
+        return Page((), event.resource_version)
+    rejected = () if event.rejected is None else (event.rejected,)
+    if event.type != DELETED:
+        return Page((), "", rejected=rejected)
+    keys = [each.key for each in rejected] if event.object is None else [key_of(event.object)]
+    return Page((), "", deleted=tuple(keys))
