@@ -120,13 +120,17 @@ class Trimtab:
 
     # The processes.
 
-    async def start(self, component: str) -> None:
-        """Start a component, and wait until it is ready and the API server trusts its certificate."""
+    def launch(self, component: str) -> None:
+        """Start a component."""
         log = self.logs.enter_context((self.folder / f"{component}.log").open("ab"))
         command = [sys.executable, "-m", "trimtab", "run", "--config", str(self.folder / "trimtab.json")]
         command += ["--kubeconfig", str(self.kubeconfigs[component]), "--component", component]
         command += ["--port", str(self.ports[component])]
         self.processes[component] = subprocess.Popen(command, stderr=log, env=environment(self.source))  # noqa: S603 - our own program
+
+    async def start(self, component: str) -> None:
+        """Start a component, and wait until it is ready and the API server trusts its certificate."""
+        self.launch(component)
         async with asyncio.timeout(PATIENCE):
             while not await self._is_ready(component):
                 assert self.processes[component].poll() is None, self.log(component)

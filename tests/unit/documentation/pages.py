@@ -8,6 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 _BLOCK = re.compile(r"^( *)```(\w*)(?: title=\"([^\"]+)\")?[^\n]*\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`]+)`")
+_TYPED = ("kubectl ", "curl ", "helm ", "podman ", "docker ")
+_PLACEHOLDER = re.compile(r"…|\b[A-Z]{3,}\b")
+_WORDS = 4
+"""With fewer, it is the name of a command: `kubectl scale`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +55,23 @@ def blocks_of(page: Path) -> list[Block]:
         Block(name, text[: found.start()].count("\n") + 1, found[2], found[3] or "", found[4])
         for found in _BLOCK.finditer(text)
     ]
+
+
+def inline_code(page: Path) -> list[str]:
+    """The code in sentences and tables of a page."""
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return [" ".join(each.split()) for each in _INLINE.findall(text)]
+
+
+def inline_commands(page: Path) -> list[str]:
+    """The commands in sentences and tables of a page that can be typed: complete, and without a placeholder."""
+    found = (each for each in inline_code(page) if each.startswith(_TYPED))
+    return [each for each in found if is_complete(each) and not _PLACEHOLDER.search(each)]
+
+
+def is_complete(command: str) -> bool:
+    """Whether a command says what it is about, and is not only named with an option, or the end of a pipe."""
+    first = command.split(" | ")[0].split()
+    if first[-1] == "-" or first[-1].startswith("--"):
+        return False
+    return first[0] == "curl" or " | " in command or len(first) >= _WORDS

@@ -1,18 +1,22 @@
 """Commands in the documentation: each is typed by a test, or listed here with the reason why it is not.
 
 Every `trimtab` command, typed or not, has options and arguments that the program accepts; `make` knows every target.
+Complete commands in sentences and tables (`inline_commands`) are all typed by tests/e2e/test_installed_pages.py.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import subprocess
+import sys
+from functools import cache
 
 import click
 import pytest
 
-from tests.unit.documentation.pages import ROOT, Block, blocks
+from tests.unit.documentation.pages import ROOT, Block, blocks, inline_code, pages
 from trimtab.cli.commands import commands as trimtab
 from trimtab_lab.cli.commands import lab
 
@@ -45,27 +49,40 @@ TYPED: dict[str, str] = {
 }
 """Pages whose commands a test types, one by one, but for those that are listed below."""
 
-_REAL = "needs Kubernetes binaries: `make e2e CONTROL_PLANE=DIR` runs the same commands"
-_DEVELOPMENT = "a target of the Makefile for developers; it takes minutes"
 _EXAMPLE = "tests/scenarios/test_examples.py runs the example"
 ON_AN_INSTALLATION = "tests/e2e/test_installed_pages.py types it on a control plane"
 """Of commands that install, or need an installation: that test types every command with this reason."""
-_CONTAINER = "needs a container of an installation, and simulated nodes have none"
-_SHOWN = "typed in docs/walk.md; here with an explanation beside it"
+PUSHED = "tests/e2e/test_image.py types it, where podman and a base image are"
+_LAB = "tests/scenarios/test_walk.py starts the lab"
+_LEVEL = "an excerpt with its output; tests/scenarios/test_level_stories.py makes the same scale-down"
+_ITSELF = "it runs these tests"
+_LONG = "it takes long; tests/unit/{} tries its parts, and a test below its options"
+_SHOWN = "typed in docs/walk.md, with other options; here with an explanation beside it"
 
 NOT_TYPED: dict[str, dict[str, str]] = {
     "README.md": {
-        "make up": "tests/scenarios/test_walk.py starts the lab",
-        ".venv/bin/trimtab plan": "typed in docs/walk.md",
-        "kubectl scale deployment web --replicas=20": "an excerpt, with its output; bench/promise measures it",
+        "make up": _LAB,
+        ".venv/bin/trimtab plan": "typed in docs/walk.md, for another size",
+        "kubectl scale deployment web --replicas=20": _LEVEL,
     },
-    "CONTRIBUTING.md": {"make": _DEVELOPMENT},
-    "bench/promise/README.md": {"make": _DEVELOPMENT},
-    "bench/soak/README.md": {"make": _DEVELOPMENT},
+    "CONTRIBUTING.md": {
+        "make lint test": _ITSELF,
+        "make format": "it changes files; `make lint` checks the same rules",
+        "make test": _ITSELF,
+        "make bench": "it measures; a test below looks for the names of benchmarks",
+        "make mutants": _LONG.format("tools/test_mutants.py"),
+        "make soak": _LONG.format("bench/soak"),
+        "make fuzz": _LONG.format("test_fuzz.py"),
+        "make docs": "tests/unit/documentation/test_site.py builds the site as it does",
+        "make diagrams": "tests/unit/documentation/test_site.py checks that its pictures are current",
+        "make generate": "tests/unit/deploy/test_pages.py and others check that what it writes is current",
+    },
+    "bench/promise/README.md": {"make": _LONG.format("bench")},
+    "bench/soak/README.md": {"make": _LONG.format("bench/soak")},
     "docs/index.md": {
-        "make up": "the test starts the lab itself",
+        "make up": _LAB,
         "trimtab": _SHOWN,
-        ".venv/bin/trimtab lab run": "tests/scenarios/test_level_stories.py runs both stories",
+        ".venv/bin/trimtab lab run": "tests/scenarios/test_stories.py and test_level_stories.py run the stories",
     },
     "docs/configuration.md": {
         "trimtab run --config trimtab.yaml   ": "runs until it is stopped; tests/e2e/processes.py starts it",
@@ -73,17 +90,17 @@ NOT_TYPED: dict[str, dict[str, str]] = {
     },
     "docs/dashboard.md": {
         "trimtab dashboard": "tests/browser looks at the pages of such processes",
-        "trimtab lab up": "tests/scenarios/test_walk.py starts the lab",
+        "trimtab lab up": _LAB,
         "trimtab install": ON_AN_INSTALLATION,
-        "kubectl -n trimtab-system port-forward": _CONTAINER,
+        "kubectl -n trimtab-system port-forward": ON_AN_INSTALLATION,
         "kubectl create token": ON_AN_INSTALLATION,
     },
     "docs/default-constraints.md": {
         "trimtab scheduler-config": "tests/e2e/test_defaults.py starts kube-scheduler with its output",
-        "kube-scheduler": _REAL,
+        "kube-scheduler": "tests/e2e/test_defaults.py starts it",
     },
     "docs/install.md": {
-        "make image": "builds an image, and needs a registry",
+        "make image": PUSHED,
         "helm": ON_AN_INSTALLATION,
         "trimtab install": ON_AN_INSTALLATION,
         "kubectl -n trimtab-system rollout status": ON_AN_INSTALLATION,
@@ -92,17 +109,17 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         "trimtab uninstall\n": ON_AN_INSTALLATION,
     },
     "docs/lab.md": {
-        "make up": "tests/scenarios/test_walk.py starts the lab",
-        "make e2e": _DEVELOPMENT,
-        "trimtab lab": "tests/scenarios/test_walk.py and tests/unit/lab start the lab with its options",
+        "make up": _LAB,
+        "make e2e": _ITSELF,
+        "trimtab lab": "tests/scenarios/test_walk.py and tests/e2e/test_control_plane.py type such commands",
     },
     "docs/lab-nodes.md": {
-        "trimtab lab nodes": "tests/e2e/test_nodes.py runs simulated nodes",
+        "trimtab lab nodes": "tests/e2e/test_nodes.py runs simulated nodes; a lab runs this command",
     },
     "docs/monitoring.md": {"kubectl -n trimtab-system set env": ON_AN_INSTALLATION},
-    "docs/runbook.md": {"kubectl": _CONTAINER, "curl": _CONTAINER},
+    "docs/runbook.md": {"kubectl": ON_AN_INSTALLATION, "curl": ON_AN_INSTALLATION},
     "docs/scale-down.md": {
-        "kubectl scale": "an excerpt, with its output; bench/promise measures it",
+        "kubectl scale": _LEVEL,
         "kubectl describe": "four events of three scale-downs; tests/e2e/test_describe.py asks for each",
     },
     **{
@@ -120,8 +137,8 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         )
     },
 }
-"""Commands that no test types, by page and beginning (with the end of its line, if it has one), and why; often another
-test does the same."""
+"""Commands that the test of their page does not type, by page and beginning (with the end of its line, if it has one),
+and which test runs them, or does the same."""
 
 COMMANDS = [(block, command) for block in blocks("console", "text", "sh", "bash") for command in block.commands]
 
@@ -158,11 +175,21 @@ def test_no_entry_is_left_over() -> None:
 
 
 def invocations() -> list[str]:
-    """Every `trimtab …` of a command, of an example of a command's help, and of a sentence."""
-    typed = [command for _, command in COMMANDS]
+    """Every `trimtab …` of a command, and of an example of a command's help."""
     examples = [line for block in blocks("text") if "docs/commands/" in block.page for line in block.text.splitlines()]
+    return trimtab_commands([*(command for _, command in COMMANDS), *examples])
+
+
+def mentions() -> list[str]:
+    """Every `trimtab …` with an option in a sentence, that is not a command as well."""
+    sentences = [code for page in pages() for code in inline_code(page) if " -" in code and "…" not in code]
+    return sorted({*trimtab_commands(sentences)} - {*invocations()})
+
+
+def trimtab_commands(lines: list[str]) -> list[str]:
+    """The commands of the program in some lines."""
     found: list[str] = []
-    for line in (*typed, *examples):
+    for line in lines:
         for part in re.split(r"\||&&|;|\$\(|<\(", line):
             text = re.split(r"\s{2,}|\s#|\s2?>| &$", part.strip())[0].rstrip(")")
             if re.match(r"(\.venv/bin/)?trimtab [a-z]", text):
@@ -173,13 +200,20 @@ def invocations() -> list[str]:
 @pytest.mark.parametrize("text", invocations())
 def test_a_trimtab_command_has_options_that_exist(text: str) -> None:
     """It is parsed as the program parses it, and not run."""
-    if "[OPTIONS]" in text or "…" in text:
-        return  # a usage line
+    if "[OPTIONS]" not in text and "…" not in text:  # a usage line
+        assert parsed(text) == ""
+
+
+@pytest.mark.parametrize("text", mentions())
+def test_a_sentence_names_options_that_exist(text: str) -> None:
+    """It may leave out the value of one."""
+    assert parsed(text).removesuffix("requires an argument.") in ("", f"Option '{text.split()[-1]}' ")
+
+
+def parsed(text: str) -> str:
+    """Why the program refuses a command; empty if it does not."""
     name, *arguments = shlex.split(text)[1:]
-    if name == "lab":
-        assert problem(arguments[0], arguments[1:], lab) == ""
-    else:
-        assert problem(name, arguments) == ""
+    return problem(arguments[0], arguments[1:], lab) if name == "lab" else problem(name, arguments)
 
 
 def problem(name: str, arguments: list[str], group: click.Group = trimtab) -> str:
@@ -204,18 +238,50 @@ def test_an_option_that_does_not_exist_is_noticed() -> None:
     assert problem("up", ["--shpae", "x"], lab) != ""
 
 
-TARGETS = sorted({command.split("#")[0].strip() for _, command in COMMANDS if command.startswith("make ")})
+WITH_OPTIONS = ("bench", "bench.promise", "bench.soak", "tests.fuzz", "tools.mutants")
+"""Programs of recipes that print their options with `--help`; others, such as tools.generate, just run."""
 
 
-@pytest.mark.parametrize("command", TARGETS)
-def test_a_target_of_make_exists(command: str) -> None:
-    """`make` finds it, and would run its recipe; nothing is run."""
-    arguments = shlex.split(command.split("&&")[0])[1:]
+def targets() -> list[str]:
+    """Every `make …` of a command and of a sentence."""
+    typed = [command.split("#")[0].split("&&")[0].strip() for _, command in COMMANDS]
+    sentences = [code for page in pages() for code in inline_code(page) if "…" not in code]
+    return sorted({each for each in (*typed, *sentences) if each.startswith("make ")})
+
+
+@pytest.mark.parametrize("command", targets())
+def test_a_target_of_make_exists_and_its_options_too(command: str) -> None:
+    """`make` finds it, and would run its recipe; the programs of the recipe know their options. Nothing is run."""
     done = subprocess.run(  # noqa: S603 - the pages are ours
-        ["make", "--dry-run", "BUILDER=podman", *arguments],  # noqa: S607
+        ["make", "--dry-run", "BUILDER=podman", *shlex.split(command)[1:]],  # noqa: S607
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    for line in done.stdout.replace("\\\n", " ").splitlines():
+        program = re.match(r"\S+/python -m (\S+)", line)
+        if program is not None and program[1] in WITH_OPTIONS:
+            assert misunderstood(shlex.split(line)[1:]) == []
+
+
+def misunderstood(arguments: list[str]) -> list[str]:
+    """The options that a program of ours does not know, and the names of benchmarks."""
+    subcommand = [each for each in arguments[2:3] if not each.startswith("-")]
+    known = re.split(r"[\s,\[\]{}]+", help_of(*arguments[:2], *subcommand))
+    pairs = itertools.pairwise(arguments[1:])
+    return [each for before, each in pairs if (each.startswith("-") or before == "--only") and each not in known]
+
+
+@cache
+def help_of(*command: str) -> str:
+    """What a program of ours says about its options."""
+    arguments = [sys.executable, *command, "--help"]
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own
+
+
+def test_an_option_that_a_program_does_not_know_is_noticed() -> None:
+    """Otherwise the test above would hold for anything."""
+    assert misunderstood(["-m", "tests.fuzz", "--minuts", "10", "--seed", "0"]) == ["--minuts"]
+    assert misunderstood(["-m", "bench", "--only", "plan-10"]) == ["plan-10"]
