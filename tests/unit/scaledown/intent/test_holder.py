@@ -651,6 +651,20 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
     assert "caches have not synced" in warning
 
 
+async def test_before_policies_are_known_requests_are_admitted_with_a_warning() -> None:
+    """None applies by the caches, which are not filled yet: one may."""
+    cluster = ScaleCluster(defaults=NO_DEFAULTS)
+    await cluster.start()
+    await cluster.add_zones(a=1, b=1)
+    await cluster.deploy(4)
+    await cluster.stop_product()
+    cluster.view.pods.informer.lists = 0  # as it is before the first list
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(2)))
+    assert held.outcome is HoldOutcome.NOT_SYNCED
+    assert "caches have not synced" in held.warnings[0]
+    await cluster.close()
+
+
 async def test_the_holder_reports_its_caches(cluster: ScaleCluster) -> None:
     """For health pages."""
     assert (cluster.holder.synced, cluster.holder.problems) == (True, [])

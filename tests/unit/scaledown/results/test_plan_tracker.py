@@ -209,6 +209,7 @@ async def test_a_plan_that_has_ended_records_no_further_deletions() -> None:
     await cluster.advance(2)
     assert not tracker.is_open(key)
     assert plan.ready == dict.fromkeys(plan.victims, True)
+    assert plan.deleted_elsewhere == set(), "their own controller chose them by this plan"
     pod, *_ = await cluster.pods()
     await cluster.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)
     await cluster.run_pods()
