@@ -16,8 +16,10 @@ from pathlib import Path
 from bench.soak.faults.hostile import send_review
 from bench.soak.players import TOPOLOGIES, forged_pod, forged_scale, review
 from tests.e2e.hostility import Victim
+from tests.e2e.test_privileges import until_refused
 from trimtab.api.apps import Deployment
 from trimtab.api.documents import JSON
+from trimtab.api.pods import Pod
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource, untyped
 
@@ -74,7 +76,7 @@ async def send_large(victim: Victim, size: int) -> int:
     tree = forged_scale("web", victim.sandbox.name, 1)
     tree["request"]["object"]["metadata"]["annotations"] = {f"a{n:07}": "x" for n in range(size // 16)}
     with suppress(OSError):
-        return (await send_review(victim.port, "/scale", json.dumps(tree).encode()))[0]
+        return (await send_review(victim.caller, victim.port, "/scale", json.dumps(tree).encode()))[0]
     return 0
 
 
@@ -191,19 +193,34 @@ async def uninstall(kubeconfig: Path, namespace: str) -> tuple[int | None, str]:
 
 
 @asynccontextmanager
-async def frozen(victim: Victim, labels: Mapping[str, str]) -> AsyncIterator[None]:
-    """Have the API server refuse every update of the pods with these labels in the strange namespace."""
+async def frozen(victim: Victim) -> AsyncIterator[None]:
+    """Have the API server refuse every update of the pods with the label `app=frozen` in the strange namespace."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["UPDATE"]}
-    constraints = {"resourceRules": [rule], "objectSelector": {"matchLabels": dict(labels)}}
+    constraints = {"resourceRules": [rule], "objectSelector": {"matchLabels": {"app": "frozen"}}}
     where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": victim.strange}}}
+    refusal = {"expression": "false", "message": "it is frozen", "reason": "Forbidden"}
     specs = {
-        _POLICIES: {"matchConstraints": constraints, "validations": [{"expression": "false", "message": "is frozen"}]},
+        _POLICIES: {"matchConstraints": constraints, "validations": [refusal]},
         _BINDINGS: {"policyName": victim.strange, "validationActions": ["Deny"], "matchResources": where},
     }
     for kind, spec in specs.items():
         await victim.client.create(kind, {"metadata": {"name": victim.strange}, "spec": spec})
+    await create_pod(victim, "tried", "frozen", {})
+
+    async def change() -> None:
+        label = {"metadata": {"labels": {"tried": secrets.token_hex(4)}}}
+        await victim.client.patch(Pod, "tried", label, namespace=victim.strange)
+
     try:
+        await until_refused(change, "it is frozen")
         yield
     finally:
         for kind in reversed(specs):
             await victim.client.delete(kind, victim.strange)
+
+
+async def create_pod(victim: Victim, name: str, app: str, annotations: Mapping[str, str]) -> None:
+    """A pod in the strange namespace, which is never scheduled."""
+    spec = {"schedulerName": "none", "containers": [{"name": "main", "image": "example.com/app:1"}]}
+    metadata = {"name": name, "labels": {"app": app}, "annotations": dict(annotations)}
+    await victim.client.create(Pod, {"metadata": metadata, "spec": spec}, namespace=victim.strange)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from bench.soak.faults.hostile import send_review
+from bench.soak.faults.hostile import caller, send_review
 from bench.soak.sampling import resident
 from tests.e2e.processes import CONTROLLERS, LOOPBACK, SCHEDULER, WEBHOOKS, Trimtab, cluster_wide, running
 from tests.lab.deployments import DeploymentSandbox, deployment_sandbox, skew
@@ -41,6 +41,8 @@ class Victim:
     trimtab: Trimtab
     strange: str
     """A namespace whose objects are watched and not reviewed."""
+    caller: aiohttp.ClientSession
+    """Who sends reviews of our own making."""
 
     @property
     def port(self) -> int:
@@ -49,7 +51,7 @@ class Victim:
 
     async def send(self, path: str, tree: JSON) -> JSON:
         """The answer to a review of our own making."""
-        status, text = await send_review(self.port, path, json.dumps(tree).encode())
+        status, text = await send_review(self.caller, self.port, path, json.dumps(tree).encode())
         assert status == 200, text
         response: JSON = json.loads(text)["response"]
         return response
@@ -119,8 +121,9 @@ async def installed(client: Client) -> AsyncIterator[Victim]:
         await client.create(Namespace, {"metadata": {"name": strange}})
         await sandbox.deploy("web", SIZE)
         reviewed = {"kubernetes.io/metadata.name": sandbox.name}
-        async with running(client, _configuration(sandbox.name), COMPONENTS, labels=reviewed) as trimtab:
-            yield Victim(client, sandbox, trimtab, strange)
+        tree = _configuration(sandbox.name)
+        async with caller() as session, running(client, tree, COMPONENTS, labels=reviewed) as trimtab:
+            yield Victim(client, sandbox, trimtab, strange, session)
             await client.delete(Namespace, strange)
 
 

@@ -253,13 +253,10 @@ def audit_log(kubeconfig: Path) -> Path:
 
 async def test_a_removal_passes_over_refusals_and_lists_them(victim: Victim, control_plane: Path) -> None:
     """A pod that nobody may update keeps its annotation, another one does not; then the rest can be done."""
-    containers = [{"name": "main", "image": "example.com/app:1"}]
     annotations = {POLICY_COST: attacks.forged_cost("not-an-integer"), DELETION_COST: "-5"}
-    for name in ("frozen", "free"):
-        metadata = {"name": name, "labels": {"app": name}, "annotations": annotations}
-        body = {"metadata": metadata, "spec": {"schedulerName": "none", "containers": containers}}
-        await victim.client.create(Pod, body, namespace=victim.strange)
-    async with attacks.frozen(victim, {"app": "frozen"}):
+    async with attacks.frozen(victim):
+        for name in ("frozen", "free"):
+            await attacks.create_pod(victim, name, name, annotations)
         code, text = await attacks.uninstall(control_plane, f"none-{secrets.token_hex(3)}")
     assert code == 1
     assert f"could not be done: costs kept current by policies: pod {victim.strange}/frozen:" in text

@@ -51,7 +51,8 @@ async def forge_review(arena: Arena, rng: random.Random) -> str:
     path, body = FORGERIES[name](arena, rng)
     replica = rng.choice(arena.installation.of(WEBHOOKS))
     try:
-        status, text = await send_review(replica.webhook_port, path, body)
+        async with caller() as session:
+            status, text = await send_review(session, replica.webhook_port, path, body)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         if replica.changing.locked() or name in _MAY_BE_CUT:
             return _cut(name, replica.changing.locked())
@@ -61,13 +62,15 @@ async def forge_review(arena: Arena, rng: random.Random) -> str:
     return f"{name} at {replica.name}: {status}"
 
 
-async def send_review(port: int, path: str, body: bytes) -> tuple[int, str]:
+def caller() -> aiohttp.ClientSession:
+    """A caller of webhooks, which sends JSON and trusts any certificate."""
+    return aiohttp.ClientSession(timeout=_TIMEOUT, headers={"Content-Type": "application/json"})
+
+
+async def send_review(session: aiohttp.ClientSession, port: int, path: str, body: bytes) -> tuple[int, str]:
     """Send a review to a webhook port of this machine, as an API server would; the status and text of the answer."""
     url = f"https://127.0.0.1:{port}{path}?timeout=10s"
-    async with (
-        aiohttp.ClientSession(timeout=_TIMEOUT, headers={"Content-Type": "application/json"}) as session,
-        session.post(url, data=body, ssl=False) as answer,
-    ):
+    async with session.post(url, data=body, ssl=False) as answer:
         return answer.status, await answer.text()
 
 
