@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from bench.soak.faults.hostile import send_review
@@ -133,9 +134,15 @@ async def call_quickly(port: int) -> bool:
 
 
 async def _open(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    context = ssl.create_default_context()
+    return await asyncio.open_connection("127.0.0.1", port, ssl=_trusting(), ssl_handshake_timeout=_PATIENCE)
+
+
+@cache
+def _trusting() -> ssl.SSLContext:
+    """The context of a client that trusts any certificate; one for all connections."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return await asyncio.open_connection("127.0.0.1", port, ssl=context, ssl_handshake_timeout=_PATIENCE)
+    return context
 
 
 # Overload.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable, Mapping
@@ -70,7 +71,7 @@ def caller() -> aiohttp.ClientSession:
 async def send_review(session: aiohttp.ClientSession, port: int, path: str, body: bytes) -> tuple[int, str]:
     """Send a review to a webhook port of this machine, as an API server would; the status and text of the answer."""
     url = f"https://127.0.0.1:{port}{path}?timeout=10s"
-    async with session.post(url, data=body, ssl=False) as answer:
+    async with session.post(url, data=io.BytesIO(body), ssl=False) as answer:
         return answer.status, await answer.text()
 
 
