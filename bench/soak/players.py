@@ -83,7 +83,8 @@ def unreadable(kind: str, name: str, depth: int) -> tuple[str, bytes]:
 
 
 def _deep(levels: int) -> str:
-    return '{"a":[' * (levels // 2) + "1" + "]}" * (levels // 2)
+    """Nested objects in the form of a set of fields: an API server drops `managedFields` in any other."""
+    return '{"f:a":' * levels + "{}" + "}" * levels
 
 
 _CONTAINER = {"name": "main", "image": "example.com/app:1"}
@@ -154,9 +155,9 @@ def forged_scale(name: str, namespace: str, size: int) -> JSON:
     return review(namespace, request)
 
 
-def forged_pod(namespace: str, owner: str) -> JSON:
-    """The creation of a pod of a ReplicaSet with an invented UID."""
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": "invented", "controller": True}
+def forged_pod(namespace: str, owner: str, uid: str = "invented") -> JSON:
+    """The creation of a pod of a ReplicaSet; its UID is invented by default."""
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": uid, "controller": True}
     labels = {APP: UNITED, "pod-template-hash": owner.rpartition("-")[2]}
     pod = {
         "apiVersion": "v1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable, Mapping
@@ -50,13 +51,9 @@ async def forge_review(arena: Arena, rng: random.Random) -> str:
     name = rng.choice(sorted(FORGERIES))
     path, body = FORGERIES[name](arena, rng)
     replica = rng.choice(arena.installation.of(WEBHOOKS))
-    url = f"https://127.0.0.1:{replica.webhook_port}{path}?timeout=10s"
     try:
-        async with (
-            aiohttp.ClientSession(timeout=_TIMEOUT, headers={"Content-Type": "application/json"}) as session,
-            session.post(url, data=body, ssl=False) as answer,
-        ):
-            status, text = answer.status, await answer.text()
+        async with caller() as session:
+            status, text = await send_review(session, replica.webhook_port, path, body)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         if replica.changing.locked() or name in _MAY_BE_CUT:
             return _cut(name, replica.changing.locked())
@@ -64,6 +61,18 @@ async def forge_review(arena: Arena, rng: random.Random) -> str:
     problem = _problem(status, text)
     arena.ledger.check(judging.FORGERY, not problem, f"{name}: {problem}")
     return f"{name} at {replica.name}: {status}"
+
+
+def caller() -> aiohttp.ClientSession:
+    """A caller of webhooks, which sends JSON and trusts any certificate."""
+    return aiohttp.ClientSession(timeout=_TIMEOUT, headers={"Content-Type": "application/json"})
+
+
+async def send_review(session: aiohttp.ClientSession, port: int, path: str, body: bytes) -> tuple[int, str]:
+    """Send a review to a webhook port of this machine, as an API server would; the status and text of the answer."""
+    url = f"https://127.0.0.1:{port}{path}?timeout=10s"
+    async with session.post(url, data=io.BytesIO(body), ssl=False) as answer:
+        return answer.status, await answer.text()
 
 
 def _cut(name: str, is_restarting: bool) -> str:
