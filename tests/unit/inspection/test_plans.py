@@ -121,7 +121,7 @@ def test_what_stands_in_the_way_is_named() -> None:
     costs = {number: {DELETION_COST: str(number)} for number in range(len(ON))}
     cluster = three_zones().deployment("web", ON, annotations=costs).build()
     made = plan_workload(cluster, find_workload(cluster, "deploy/web", "default"), 3, SETTINGS)
-    assert any("cost by another writer" in obstacle for obstacle in made.obstacles)
+    assert any("cost of another writer" in obstacle for obstacle in made.obstacles)
     exempt = three_zones().namespace("shop", **{OPT_OUT: "disabled"}).deployment("web", ON, namespace="shop").build()
     made = plan_workload(exempt, find_workload(exempt, "deploy/web", "shop"), 3, SETTINGS)
     assert any("no policy applies (namespace shop opts out" in obstacle for obstacle in made.obstacles)

@@ -15,7 +15,7 @@ from trimtab.api.annotations import NAMESPACE_LABEL, SUBSET_COST
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology, UnitedTopologyStatus
 from trimtab.api.workloads import ReplicaSetOwners, WorkloadKind
 from trimtab.subsets import reservations
-from trimtab.unitedtopology.metrics import AdmissionMetrics, Metrics, RefusalReason
+from trimtab.unitedtopology.metrics import AdmissionMetrics, Doubt, Metrics, RefusalReason
 from trimtab.unitedtopology.readiness import REASONS
 
 PAGE = (Path(__file__).parents[3] / "docs/united-topology.md").read_text()
@@ -67,6 +67,7 @@ def test_metrics_are_those_of_the_code() -> None:
     metrics.record_pods(1, "reconcile")
     admission.record_write("written", 1)
     admission.record_refusals(RefusalReason.NOT_WANTED)
+    admission.record_doubts(Doubt.NOT_FILLED)
     registries = (metrics.registry, admission.registry)
     families = [family for registry in registries for family in registry.collect()]
     known = {name for family in families for name in (family.name, *(sample.name for sample in family.samples))}
