@@ -11,6 +11,8 @@ import json
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube import config
 from trimtab.kube.client import Client
-from trimtab.kube.errors import Invalid
+from trimtab.kube.errors import Invalid, NotFound
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
 
@@ -49,11 +51,10 @@ STRANGE = {"policy": "ScaleDownPolicy", "subset": "UnitedTopology", "cloneset": 
 SECRET = {"spec": {"containers": [{"name": "main", "env": [{"name": "PASSWORD", "value": "hunter2"}]}]}}
 DEFINITION = "unitedtopologies.apps.kruise.io"
 SLICES = untyped("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
-BUDGET = 2.0
+BUDGET_AND_ANSWER = 3.0
+"""Seconds within which a request is answered: a budget of two, and the next limit of the histogram."""
 STALL = 5.0
 """Seconds that an event loop is not late on a machine that everything shares; before there were limits, it was 15."""
-LATE = 1.0
-"""Seconds that a test, whose process is overloaded too, may take to read an answer."""
 SLACK = 64.0
 """MiB that a process may keep of a burst: the buffers of the connections that it allows, and fragments."""
 
@@ -107,6 +108,7 @@ async def test_wide_objects_and_large_bodies_are_refused_while_everything_goes_o
     victim: Victim, record_property: Record
 ) -> None:
     """By the schema, by the type, and by size before they are read. Leases are kept, and probes answered."""
+    await eventually(lambda: has_leaders(victim))
     leases = await victim.leases()
     entry: JSON = {"name": "Balance", "threshold": 1}
     async with observed(victim) as observers:
@@ -127,10 +129,15 @@ async def test_wide_objects_and_large_bodies_are_refused_while_everything_goes_o
     assert await victim.leases() == leases
     longest = {name: f"{each.longest:.2f} s" for name, each in observers.items()}
     record_property("readyz", f"answered within {longest}")
-    for component in COMPONENTS:
-        assert set(observers[component].answers) == {200}
+    assert {code for each in observers.values() for code in each.answers} == {200}
+    for component in WATCHERS:
         assert await victim.lags_above(STALL, component) == 0
     await victim.check_works()
+
+
+async def has_leaders(victim: Victim) -> bool:
+    """Whether every component leads."""
+    return len(await victim.leases()) == len(COMPONENTS)
 
 
 # 3. Forged reviews
@@ -300,11 +307,14 @@ async def test_memory_is_returned_after_a_burst_of_connections(victim: Victim, r
 
 
 async def test_requests_are_answered_in_time_under_overload(victim: Victim, record_property: Record) -> None:
-    """Large reviews arrive all the time, and busy loops share the processors."""
+    """Counted from their arrival: large reviews arrive all the time, and busy loops share the processors."""
     with attacks.overload(loops=2 * (os.cpu_count() or 1)):
         times = await attacks.hold_under_load(victim, rounds=12)
-    record_property("answered", f"within {max(times):.2f} s, {len(times)} requests")
-    assert max(times) < BUDGET + LATE
+    record_property("answered", f"within {max(times):.2f} s as seen by an overloaded caller, {len(times)} requests")
+    name = "trimtab_webhook_review_duration_seconds"
+    count = await victim.trimtab.sample(f"{name}_count", hook="scale")
+    assert count >= len(times)
+    assert await victim.trimtab.sample(f"{name}_bucket", hook="scale", le=str(BUDGET_AND_ANSWER)) == count
 
 
 # 8. Small leaks
@@ -346,25 +356,38 @@ async def test_names_that_change_a_path_are_not_read(victim: Victim, control_pla
 
 
 async def test_scale_downs_go_on_without_united_topologies(victim: Victim) -> None:
-    """Also after a restart. Reviews for the missing feature are admitted and counted, until the kind comes back."""
+    """Also after a restart. Reviews of pods are admitted and counted; when the kind comes back, it works again."""
+    counted = partial(victim.trimtab.sample, "trimtab_webhook_reviews_total", hook="pods")
     async with observed(victim) as observers:
         await victim.client.delete(CustomResourceDefinition, DEFINITION)
-        await eventually(lambda: shows_subsets(victim))
+        await eventually(lambda: is_missing(victim))
+        before = await counted()
         assert (await victim.send("/pods", forged_pod(victim.sandbox.name, "none")))["allowed"]
-        assert await victim.trimtab.sample("trimtab_webhook_reviews_total", hook="pods", outcome="not-ready") > 0
+        assert await counted() == before + 1
         await victim.check_works()
     assert {code for each in observers.values() for code in each.answers} == {200}
     await victim.restart(WEBHOOKS)
     await victim.check_works()
     (definition,) = [each for each in crds.manifests() if each["metadata"]["name"] == DEFINITION]
     await victim.client.create(Resource.of(CustomResourceDefinition).raw, definition)
-
-    async def is_complete() -> bool:
-        return [await victim.readiness(each) for each in WATCHERS] == ["ok\n", "ok\n"]
-
-    await eventually(is_complete)
+    await eventually(lambda: is_reconciled(victim))
 
 
-async def shows_subsets(victim: Victim) -> bool:
-    """Whether the webhooks report that a feature is not ready."""
-    return "subsets" in await victim.readiness(WEBHOOKS)
+async def is_missing(victim: Victim) -> bool:
+    """Whether UnitedTopologies are not served."""
+    try:
+        await victim.client.list(TOPOLOGIES, namespace=victim.sandbox.name)
+    except NotFound:
+        return True
+    return False
+
+
+async def is_reconciled(victim: Victim) -> bool:
+    """Whether the controllers report on a UnitedTopology, which is created if it can be."""
+    try:
+        return bool((await status(victim)).get("conditions"))
+    except NotFound:
+        tree = attacks.topology("united", {"name": "own"})
+        with suppress(NotFound):
+            await victim.client.create(TOPOLOGIES, tree, namespace=victim.sandbox.name)
+        return False
