@@ -53,23 +53,24 @@ _EXAMPLE = "tests/scenarios/test_examples.py runs the example"
 ON_AN_INSTALLATION = "tests/e2e/test_installed_pages.py types it on a control plane"
 """Of commands that install, or need an installation: that test types every command with this reason."""
 PUSHED = "tests/e2e/test_image.py types it, where podman and a base image are"
-_LAB = "tests/scenarios/test_walk.py starts the lab"
+UNTIL_STOPPED = "tests/e2e/test_running_pages.py types it, and stops it with Ctrl-C"
+IN_A_LAB = "tests/e2e/test_running_pages.py types it in a clone, with a lab"
+"""That test types every command with one of these reasons."""
 _LEVEL = "an excerpt with its output; tests/scenarios/test_level_stories.py makes the same scale-down"
 _ITSELF = "it runs these tests"
 _LONG = "it takes long; tests/unit/{} tries its parts, and a test below its options"
-_SHOWN = "typed in docs/walk.md, with other options; here with an explanation beside it"
 
 NOT_TYPED: dict[str, dict[str, str]] = {
     "README.md": {
-        "make up": _LAB,
-        ".venv/bin/trimtab plan": "typed in docs/walk.md, for another size",
+        "make up": UNTIL_STOPPED,
+        ".venv/bin/trimtab plan": IN_A_LAB,
         "kubectl scale deployment web --replicas=20": _LEVEL,
     },
     "CONTRIBUTING.md": {
         "make lint test": _ITSELF,
         "make format": "it changes files; `make lint` checks the same rules",
         "make test": _ITSELF,
-        "make bench": "it measures; a test below looks for the names of benchmarks",
+        "make bench": IN_A_LAB,
         "make mutants": _LONG.format("tools/test_mutants.py"),
         "make soak": _LONG.format("bench/soak"),
         "make fuzz": _LONG.format("test_fuzz.py"),
@@ -80,17 +81,18 @@ NOT_TYPED: dict[str, dict[str, str]] = {
     "bench/promise/README.md": {"make": _LONG.format("bench")},
     "bench/soak/README.md": {"make": _LONG.format("bench/soak")},
     "docs/index.md": {
-        "make up": _LAB,
-        "trimtab": _SHOWN,
-        ".venv/bin/trimtab lab run": "tests/scenarios/test_stories.py and test_level_stories.py run the stories",
+        "make up": UNTIL_STOPPED,
+        "trimtab watch": UNTIL_STOPPED,
+        "trimtab": IN_A_LAB,
+        ".venv/bin/trimtab lab run": IN_A_LAB,
     },
     "docs/configuration.md": {
-        "trimtab run --config trimtab.yaml   ": "runs until it is stopped; tests/e2e/processes.py starts it",
-        "trimtab run --config trimtab.yaml --component": "as above",
+        "trimtab run --config trimtab.yaml   ": UNTIL_STOPPED,
+        "trimtab run --config trimtab.yaml --component": UNTIL_STOPPED,
     },
     "docs/dashboard.md": {
-        "trimtab dashboard": "tests/browser looks at the pages of such processes",
-        "trimtab lab up": _LAB,
+        "trimtab dashboard": UNTIL_STOPPED,
+        "trimtab lab up": UNTIL_STOPPED,
         "trimtab install": ON_AN_INSTALLATION,
         "kubectl -n trimtab-system port-forward": ON_AN_INSTALLATION,
         "kubectl create token": ON_AN_INSTALLATION,
@@ -109,13 +111,16 @@ NOT_TYPED: dict[str, dict[str, str]] = {
         "trimtab uninstall\n": ON_AN_INSTALLATION,
     },
     "docs/lab.md": {
-        "make up": _LAB,
+        "make up": "tests/e2e/test_running_pages.py types the lines of this block one after the other",
+        "trimtab lab status": "as above",
+        "trimtab lab down": "as above",
+        "trimtab lab reset": "as above",
+        "trimtab lab up": UNTIL_STOPPED,
+        "trimtab lab workloads": UNTIL_STOPPED,
+        "trimtab lab run": IN_A_LAB,
         "make e2e": _ITSELF,
-        "trimtab lab": "tests/scenarios/test_walk.py and tests/e2e/test_control_plane.py type such commands",
     },
-    "docs/lab-nodes.md": {
-        "trimtab lab nodes": "tests/e2e/test_nodes.py runs simulated nodes; a lab runs this command",
-    },
+    "docs/lab-nodes.md": {"trimtab lab nodes": UNTIL_STOPPED},
     "docs/monitoring.md": {"kubectl -n trimtab-system set env": ON_AN_INSTALLATION},
     "docs/runbook.md": {"kubectl": ON_AN_INSTALLATION, "curl": ON_AN_INSTALLATION},
     "docs/scale-down.md": {
@@ -128,7 +133,6 @@ NOT_TYPED: dict[str, dict[str, str]] = {
             "01-keep-level",
             "02-where-would-it-go",
             "03-a-strategy-of-your-own",
-            "04-a-cluster-in-a-box",
             "05-a-story-of-your-own",
             "06-long-work-is-spared",
             "07-a-cloneset-that-stays-level",
@@ -136,6 +140,7 @@ NOT_TYPED: dict[str, dict[str, str]] = {
             "09-steady-and-spot",
         )
     },
+    "examples/04-a-cluster-in-a-box/README.md": {".venv/bin/": UNTIL_STOPPED},
 }
 """Commands that the test of their page does not type, by page and beginning (with the end of its line, if it has one),
 and which test runs them, or does the same."""
