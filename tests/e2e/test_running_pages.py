@@ -37,12 +37,18 @@ STARTED: dict[str, tuple[str, tuple[int, ...]]] = {
     r"make up|\S*trimtab lab up": ("grep -q 'lab is up' output", (LAB, DASHBOARD)),
     "trimtab dashboard": ("grep -q 'dashboard is at' output", (DASHBOARD,)),
     "trimtab run": (f"curl -sf http://127.0.0.1:{SERVING}/healthz", (SERVING,)),
-    "trimtab lab nodes": ("kubectl wait --for=condition=Ready node/zone-a-1 --timeout=1s", ()),
+    "trimtab lab nodes": ("kubectl wait --for=condition=Ready node/zone-x-1 --timeout=1s", ()),
     "trimtab lab workloads": (f"curl -sf http://127.0.0.1:{METRICS}/metrics", (METRICS,)),
     "trimtab watch": ("grep -q following output", ()),
 }
 """When a command has started, and the ports that it listens on, by its beginning."""
-SHAPE = "zones:\n- {name: zone-a, nodes: 1}\n"
+SHAPE = "zones:\n- {name: zone-x, nodes: 1}\n"
+"""A zone that the cluster does not have."""
+BEFORE = {
+    "trimtab lab nodes": "kubectl delete node zone-x-1 --ignore-not-found",
+    "trimtab dashboard --snapshot": "trimtab snapshot > cluster.json.zst",
+}
+"""What a reader has typed before, by the beginning of a command."""
 PATIENCE = 120.0
 
 
@@ -78,7 +84,9 @@ def clone(tmp_path: Path) -> Path:
         if each.name not in (".venv", ".lab", ".git"):
             (tmp_path / each.name).symlink_to(each)
     (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    for each in Path(sys.prefix).iterdir():
+        if each.name != ".installed":
+            (tmp_path / ".venv" / each.name).symlink_to(each)
     (tmp_path / ".venv" / ".installed").touch()
     return tmp_path
 
@@ -141,6 +149,8 @@ def started(line: str, clone: Path, kubeconfig: Path) -> Iterator[subprocess.Pop
 def test_a_command_runs_until_it_is_stopped(block: Block, line: str, clone: Path, kubeconfig: Path) -> None:
     """It starts, and Ctrl-C ends it without an error; make itself reports the signal."""
     files_of(block, clone)
+    for before in (each for start, each in BEFORE.items() if line.startswith(start)):
+        assert typed(before, clone, kubeconfig).returncode == 0
     with started(plain(line), clone, kubeconfig) as process:
         pass
     assert process.returncode in ((0, -signal.SIGINT, 2) if line.startswith("make") else (0,))
