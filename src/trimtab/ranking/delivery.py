@@ -231,12 +231,17 @@ def _survivors(
 
     Ranks that hold for one step only say nothing of what comes after the victims; levels do.
     """
-    if policy is not None and any(strategy.recompute for strategy in policy.combination.strategies):
+    if _is_for_one_step(policy):
         policy = None
     gone = set(made.keys)
     stock = stock_order(workload, snapshot, now)
     sequence = removal_sequence(workload, snapshot, policy, stock, places_in(stock), len(workload.rows), now)
     return tuple(key for key in pod_keys(snapshot, sequence.rows) if key not in gone)
+
+
+def _is_for_one_step(policy: Policy | None) -> bool:
+    """Whether a policy has ranks that hold for the next deletion only."""
+    return policy is not None and any(strategy.recompute for strategy in policy.combination.strategies)
 
 
 def _partial(task: _Task, found: DeletionOutcome) -> Iterator[Delivery]:
@@ -283,10 +288,11 @@ def _whole(task: _Task) -> Iterator[Delivery]:
 
 def _hedged(task: _Task, policy: Policy | None, best: Delivery, now: int | None) -> Delivery:
     """Costs that are right as well if starting pods become ready (`hedges`); the best others where that is too much."""
-    if policy is not None and any(strategy.recompute for strategy in policy.combination.strategies):
+    most = max(_HEDGES, _PREFERENCE * len(best.costs))
+    if _is_for_one_step(policy) or len(task.victims) > most:
         return best
     order = hedged_order(task.workload, task.snapshot, policy, task.victims, now)
-    if set(order) == set(task.victims) or len(order) > max(_HEDGES, _PREFERENCE * len(best.costs)):
+    if set(order) == set(task.victims) or len(order) > most:
         return best
     written = [key for key in order if task.costs[key].is_writable]
     others = [key for key in task.costs if key not in set(order)]
