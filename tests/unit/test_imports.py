@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "placement": {"msgspec", "numpy"},
     "ranking": {"msgspec", "numpy"},
     "subsets": {"msgspec"},
-    "kube": {"aiohttp", "msgspec", "yaml"},
+    "kube": {"aiohttp", "msgspec", "uvloop", "yaml"},
     "scheduler": {"msgspec", "numpy", "prometheus_client"},
     "scaledown": {"aiohttp", "msgspec", "numpy", "prometheus_client"},
     "unitedtopology": {"msgspec", "prometheus_client"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -62,8 +61,8 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
         collect_less_often,
         prefer_event_loop,
         return_large_buffers,
+        run_until_stopped,
         set_up_logs,
-        until_stopped,
     )
 
     configuration = configured(config_file, flags)
@@ -76,7 +75,7 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
     return_large_buffers()
     prefer_event_loop()
     again = None if config_file is None else partial(configured, config_file, flags)
-    asyncio.run(until_stopped(app.App(app.Settings(configuration, kubeconfig, context, again)).run))
+    run_until_stopped(app.App(app.Settings(configuration, kubeconfig, context, again)).run)
 
 
 def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfiguration:

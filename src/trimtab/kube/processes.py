@@ -1,4 +1,4 @@
-"""What every long-running process needs: shutdown on signals, and logging to standard error."""
+"""What every long-running process needs: an event loop, shutdown on signals, and logging to standard error."""
 
 from __future__ import annotations
 
@@ -19,6 +19,24 @@ _MMAP_THRESHOLD = -3
 """glibc's M_MMAP_THRESHOLD."""
 FIELDS = "fields"
 """The name in `extra` of further fields of a JSON log line: `log.info(..., extra={FIELDS: {...}})`."""
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """An event loop of uvloop where it is installed, otherwise asyncio's own.
+
+    Most of what a process does for a request is TLS and the loop itself, and uvloop has both in C.
+    """
+    try:
+        import uvloop
+    except ImportError:  # there is none for Windows and PyPy
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_until_stopped(work: Callable[[], Any]) -> None:
+    """Run the work of a long-running process in an event loop of its own; see `until_stopped`."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(until_stopped(work))
 
 
 async def until_stopped(work: Callable[[], Any]) -> None:

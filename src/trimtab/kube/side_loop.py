@@ -14,6 +14,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from trimtab.kube.processes import new_event_loop
+
 T = TypeVar("T")
 
 
@@ -21,7 +23,7 @@ class SideLoop:
     """A second event loop. Use it with `async with`."""
 
     def __init__(self, name: str = "side-loop") -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
 
     async def __aenter__(self) -> Self:

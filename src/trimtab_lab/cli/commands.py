@@ -345,9 +345,9 @@ def run(
 
 
 def _run(work: Callable[[], Any]) -> None:
-    from trimtab.kube.processes import until_stopped
+    from trimtab.kube.processes import run_until_stopped
 
-    asyncio.run(until_stopped(work))
+    run_until_stopped(work)
 
 
 def _client(kubeconfig: Path | None) -> Client:

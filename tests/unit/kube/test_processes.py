@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
 import logging
+import os
+import signal
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -38,3 +42,30 @@ def test_large_buffers_are_returned_where_the_c_library_can(monkeypatch: pytest.
     assert settings == [(-3, 1 << 20)]  # M_MMAP_THRESHOLD in malloc.h
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
     processes.return_large_buffers()
+
+
+def test_processes_run_on_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none for Windows and PyPy: asyncio's own loop does there."""
+    loop = processes.new_event_loop()
+    loop.close()
+    assert type(loop).__module__.startswith("uvloop")
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    loop = processes.new_event_loop()
+    loop.close()
+    assert isinstance(loop, asyncio.BaseEventLoop)
+
+
+def test_a_long_running_process_ends_with_the_signals_that_stop_it() -> None:
+    """Its work is cancelled and may clean up."""
+    steps: list[str] = []
+
+    async def work() -> None:
+        steps.append(type(asyncio.get_running_loop()).__module__)
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cleaned up")
+
+    processes.run_until_stopped(work)
+    assert steps == ["uvloop", "cleaned up"]
