@@ -65,6 +65,8 @@ _EXPLAINING = frozenset(
 _FALLBACKS = frozenset(each.value for each in FALLBACKS)
 _ANNOUNCED = "kept "
 """How a warning begins that promises a level result: it explains no other one."""
+_INITIALIZING = "storage is (re)initializing"
+"""What an API server answers that is ready again and whose caches are not."""
 
 
 class Failure(Enum):
@@ -82,6 +84,8 @@ def failure(error: ApiError, *, is_outage: bool) -> Failure:
         return Failure.BY_US
     if isinstance(error, (NotFound, Conflict, AlreadyExists, Gone)) or _is_by_budget(error):
         return Failure.RACE
+    if isinstance(error, TooManyRequests) and _INITIALIZING in error.message:
+        return Failure.OUTAGE
     if is_outage and (isinstance(error, (Unreachable, ServerError, TooManyRequests)) or error.status >= 500):
         return Failure.OUTAGE
     return Failure.UNEXPLAINED

@@ -40,6 +40,13 @@ FOREIGN = 'admission webhook "quota.example.com" denied the request: no'
         pytest.param(ServerError("space exceeded", status=500), True, Failure.OUTAGE, id="etcd is full"),
         pytest.param(ServerError("broken", status=500), False, Failure.UNEXPLAINED, id="an error without a cause"),
         pytest.param(TooManyRequests("later", status=429), True, Failure.OUTAGE, id="throttled after an outage"),
+        pytest.param(TooManyRequests("later", status=429), False, Failure.UNEXPLAINED, id="throttled, and no outage"),
+        pytest.param(
+            TooManyRequests("storage is (re)initializing", status=429),
+            False,
+            Failure.OUTAGE,
+            id="caches are not filled",
+        ),
         pytest.param(BadRequest("what?", status=400), True, Failure.UNEXPLAINED, id="a bad request is no outage"),
     ],
 )
