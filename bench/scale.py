@@ -17,7 +17,10 @@ from typing import Any
 
 from bench import growth, many, processes
 from bench.binding import comparison
+from bench.binding.comparison import Extent
 
+EXISTING = 15_000
+"""Pods of the workload that a cluster in use has before the first turn: three on each node."""
 RESULTS = Path(__file__).with_name("scale.json")
 
 
@@ -46,10 +49,14 @@ def _topologies(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it nee
     return many.topologies()
 
 
-def _binding(options: Options) -> Mapping[str, Any] | None:
+def _binding(options: Options, existing: int = 0) -> Mapping[str, Any] | None:
     if options.control_plane is None:
         return None
-    return comparison.compare(options.control_plane, rounds=options.rounds, pods=options.pods).tree()
+    return comparison.compare(options.control_plane, Extent(options.rounds, options.pods, existing)).tree()
+
+
+def _binding_in_use(options: Options) -> Mapping[str, Any] | None:
+    return _binding(options, EXISTING)
 
 
 FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
@@ -58,6 +65,7 @@ FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
     "scale-downs": _scale_downs,
     "topologies": _topologies,
     "binding": _binding,
+    "binding-in-use": _binding_in_use,
 }
 """By name; None where a figure needs a control plane and there is none."""
 

@@ -7,5 +7,5 @@
     turns.py         one turn: from the first creation until a watch has shown the last pod on a node
     comparison.py    all turns, and their medians
 
-The limit is measured in the same way: `binders` are clients that bind each pod to the next node, without a decision.
+The limit is measured in the same way: the clients bind each pod to the next node themselves, without a decision.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from bench.binding.wire import Address
 from trimtab.testing.builders import PodBuilder, node, pod
@@ -12,6 +13,9 @@ NODES = 5_000
 ZONES = 3
 SCHEDULER_NAME = "measured"
 """The scheduler name of all pods: the contenders run one at a time, and each has this profile."""
+NAMESPACE = "measured"
+TURN = "turn"
+"""The label with the turn that a pod belongs to."""
 
 
 def _without(made: PodBuilder) -> PodBuilder:
@@ -56,27 +60,47 @@ def namespace_request(address: Address, namespace: str) -> bytes:
     return address.request("POST", "/api/v1/namespaces", json.dumps(tree).encode())
 
 
-def deletion_request(address: Address, namespace: str) -> bytes:
-    """Delete all pods of a namespace at once: no kubelet would end them."""
+def deletion_request(address: Address, namespace: str, turn: str) -> bytes:
+    """Delete all pods of a turn at once: no kubelet would end them."""
     options = json.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}).encode()
-    return address.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", options)
+    return address.request("DELETE", f"/api/v1/namespaces/{namespace}/pods?labelSelector={TURN}%3D{turn}", options)
 
 
-def pod_requests(address: Address, namespace: str, constraints: str, prefix: str, count: int) -> list[bytes]:
+def existing_pod_requests(address: Address, namespace: str, count: int) -> Iterator[bytes]:
+    """Create so many pods of the workload that have a node already, the same number on each node."""
+    for number in range(count):
+        tree = _pod(namespace, "none", f"existing-{number}", "none")
+        tree["spec"]["nodeName"] = node_name(number)
+        yield _creation(address, namespace, tree)
+
+
+def pod_requests(
+    address: Address, namespace: str, constraints: str, turn: str, count: int, prefix: str = "web"
+) -> list[bytes]:
     """Create so many pods of one workload."""
-    return [_pod_request(address, namespace, constraints, f"{prefix}-{number}") for number in range(count)]
+    names = (f"{turn}-{prefix}-{number}" for number in range(count))
+    return [_creation(address, namespace, _pod(namespace, constraints, name, turn)) for name in names]
 
 
-def binding_requests(address: Address, namespace: str, prefix: str, count: int) -> list[bytes]:
+def binding_requests(address: Address, namespace: str, turn: str, count: int) -> list[bytes]:
     """Bind these pods, each to the next node."""
-    return [_binding_request(address, namespace, f"{prefix}-{number}", number) for number in range(count)]
+    return [_binding_request(address, namespace, f"{turn}-web-{number}", number) for number in range(count)]
 
 
-def _pod_request(address: Address, namespace: str, constraints: str, name: str) -> bytes:
-    made = pod(name).labels(app="web").requests(cpu="10m", memory="16Mi").spec(schedulerName=SCHEDULER_NAME)
+def _pod(namespace: str, constraints: str, name: str, turn: str) -> dict[str, Any]:
+    made = (
+        pod(name)
+        .labels({"app": "web", TURN: turn})
+        .requests(cpu="10m", memory="16Mi")
+        .spec(schedulerName=SCHEDULER_NAME)
+    )
     tree = CONSTRAINTS[constraints](made).tree()
     tree["metadata"]["namespace"] = namespace
     tree["metadata"].pop("uid", None)
+    return tree
+
+
+def _creation(address: Address, namespace: str, tree: Mapping[str, Any]) -> bytes:
     return address.request("POST", f"/api/v1/namespaces/{namespace}/pods", json.dumps(tree).encode())
 
 

@@ -7,6 +7,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ class Comparison:
     """The turns of one run."""
 
     control_plane: str
+    existing: int
+    """Pods of the workload that have a node before the first turn."""
     turns: list[Turn] = field(default_factory=list)
 
     def of(self, contender: str, constraints: str) -> list[Turn]:
@@ -32,7 +35,7 @@ class Comparison:
         """The results as JSON: for each scheduler and kind of constraints the rates, CPU and memory."""
         pairs = dict.fromkeys((turn.contender, turn.constraints) for turn in self.turns)
         rows = [_row(contender, constraints, self.of(contender, constraints)) for contender, constraints in pairs]
-        return {"controlPlane": self.control_plane, "rows": rows}
+        return {"controlPlane": self.control_plane, "existing pods": self.existing, "rows": rows}
 
 
 def _row(contender: str, constraints: str, turns: Sequence[Turn]) -> Mapping[str, Any]:
@@ -45,32 +48,40 @@ def _row(contender: str, constraints: str, turns: Sequence[Turn]) -> Mapping[str
     }
 
 
-def compare(folder: Path, *, rounds: int, pods: int, kinds: Sequence[str] = tuple(CONSTRAINTS)) -> Comparison:
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured: turns of each contender with each kind of constraints, pods of a turn, and before it."""
+
+    rounds: int
+    pods: int
+    existing: int = 0
+    kinds: Sequence[str] = tuple(CONSTRAINTS)
+
+
+def compare(folder: Path, extent: Extent) -> Comparison:
     """Run a control plane from a folder with binaries, and let both schedulers take turns on it."""
     with tempfile.TemporaryDirectory() as state:
-        return asyncio.run(_compare(folder.absolute(), Path(state), rounds, pods, kinds))
+        return asyncio.run(_compare(folder.absolute(), Path(state), extent))
 
 
-async def _compare(folder: Path, state: Path, rounds: int, pods: int, kinds: Sequence[str]) -> Comparison:
+async def _compare(folder: Path, state: Path, extent: Extent) -> Comparison:
     async with controlplane.running(folder, state) as plane:
         course = Course(plane, await Address.read(plane.kubeconfig))
-        await asyncio.to_thread(course.prepare)
-        comparison = Comparison(plane.summary.partition(" from ")[0])
-        for contender, constraints in _order(rounds, kinds):
-            is_limit = contender == LIMIT
-            taken = (course.bind_only, pods) if is_limit else (course.take, contender, constraints, pods)
-            turn = await asyncio.to_thread(*taken)
+        await asyncio.to_thread(course.prepare, extent.existing)
+        comparison = Comparison(plane.summary.partition(" from ")[0], extent.existing)
+        for contender, constraints in _order(extent):
+            bind = course.bind_only if contender == LIMIT else partial(course.take, contender)
+            turn = await asyncio.to_thread(bind, constraints, extent.pods)
             print(f"  {constraints:5} {contender:15} {turn.rate:6.1f} pods/s", flush=True)
             comparison.turns.append(turn)
         return comparison
 
 
-def _order(rounds: int, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The turns: the schedulers alternate, and the first of a round is the second of the next."""
-    for number in range(rounds):
-        yield LIMIT, "none"
-        contenders = tuple(CONTENDERS)[:: 1 if number % 2 == 0 else -1]
-        for constraints in kinds:
+def _order(extent: Extent) -> Iterator[tuple[str, str]]:
+    """The turns: the contenders alternate, and the first of a round is the last of the next."""
+    for number in range(extent.rounds):
+        contenders = (LIMIT, *CONTENDERS)[:: 1 if number % 2 == 0 else -1]
+        for constraints in extent.kinds:
             for contender in contenders:
                 yield contender, constraints
 

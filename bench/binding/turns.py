@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.binding import cluster, contenders
+from bench.binding.cluster import NAMESPACE, TURN
 from bench.binding.contenders import Usage
 from bench.binding.controlplane import RunningControlPlane
 from bench.binding.wire import Address, AssignedPods, send_all, send_sequences
@@ -46,18 +47,20 @@ class Course:
     address: Address
     turns: int = 0
 
-    def prepare(self) -> None:
-        """Create the nodes."""
+    def prepare(self, existing: int) -> None:
+        """Create the nodes, and so many pods of the workload on them."""
         send_all(self.address, cluster.node_requests(self.address), CLIENTS)
         send_all(self.address, cluster.untaint_requests(self.address), CLIENTS)
+        send_all(self.address, [cluster.namespace_request(self.address, NAMESPACE)], 1)
+        send_all(self.address, cluster.existing_pod_requests(self.address, NAMESPACE, existing), CLIENTS)
 
     def take(self, contender: str, constraints: str, pods: int) -> Turn:
         """Let a scheduler bind pods: it has synced and bound some before the first of them is created."""
-        with self._namespace() as namespace, contenders.running(contender, self.plane) as pid:
-            assigned = AssignedPods(self.address, namespace)
-            send_all(self.address, self._pods(namespace, constraints, "warm-up", WARM_UP), CLIENTS)
+        with self._turn() as turn, contenders.running(contender, self.plane) as pid:
+            assigned = AssignedPods(self.address, NAMESPACE, f"{TURN}={turn}")
+            send_all(self.address, self._pods(constraints, turn, WARM_UP, "warm-up"), CLIENTS)
             assigned.wait(WARM_UP, _START_SECONDS)
-            requests = self._pods(namespace, constraints, "web", pods)
+            requests = self._pods(constraints, turn, pods)
             before = self._usage(contender, pid)
             started = time.perf_counter()
             send_all(self.address, requests, CLIENTS)
@@ -67,12 +70,12 @@ class Course:
         cpu = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}
         return Turn(contender, constraints, pods, ended - started, cpu, after[contender].peak_mib)
 
-    def bind_only(self, pods: int) -> Turn:
+    def bind_only(self, constraints: str, pods: int) -> Turn:
         """Create pods and bind each right afterwards, without a scheduler: what the API server can take."""
-        with self._namespace() as namespace:
-            creations = self._pods(namespace, "none", "web", pods)
-            bindings = cluster.binding_requests(self.address, namespace, "web", pods)
-            assigned = AssignedPods(self.address, namespace)
+        with self._turn() as turn:
+            creations = self._pods(constraints, turn, pods)
+            bindings = cluster.binding_requests(self.address, NAMESPACE, turn, pods)
+            assigned = AssignedPods(self.address, NAMESPACE, f"{TURN}={turn}")
             before = self._usage()
             started = time.perf_counter()
             send_sequences(self.address, zip(creations, bindings, strict=True), CLIENTS)
@@ -80,22 +83,21 @@ class Course:
             after = self._usage()
             assigned.close()
         cpu = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}
-        return Turn(LIMIT, "none", pods, ended - started, cpu)
+        return Turn(LIMIT, constraints, pods, ended - started, cpu)
 
-    def _pods(self, namespace: str, constraints: str, prefix: str, count: int) -> list[bytes]:
-        return cluster.pod_requests(self.address, namespace, constraints, prefix, count)
+    def _pods(self, constraints: str, turn: str, count: int, prefix: str = "web") -> list[bytes]:
+        return cluster.pod_requests(self.address, NAMESPACE, constraints, turn, count, prefix)
 
     def _usage(self, contender: str = "", pid: int = 0) -> dict[str, Usage]:
         pids = {**self.plane.pids(), "clients": os.getpid(), **({contender: pid} if contender else {})}
         return {name: Usage.read(each) for name, each in pids.items()}
 
     @contextmanager
-    def _namespace(self) -> Iterator[str]:
-        """A namespace of its own, whose pods are deleted in the end."""
+    def _turn(self) -> Iterator[str]:
+        """The value of a label for the pods of a turn, which are deleted in the end."""
         self.turns += 1
-        name = f"turn-{self.turns}"
-        send_all(self.address, [cluster.namespace_request(self.address, name)], 1)
+        turn = f"turn-{self.turns}"
         try:
-            yield name
+            yield turn
         finally:
-            send_all(self.address, [cluster.deletion_request(self.address, name)], 1)
+            send_all(self.address, [cluster.deletion_request(self.address, NAMESPACE, turn)], 1)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from trimtab.kube import config
 from trimtab.kube.credentials import Grant
@@ -133,10 +133,11 @@ def send_sequences(address: Address, sequences: Iterable[Sequence[bytes]], clien
 
 
 class AssignedPods:
-    """A watch of the pods of a namespace that have a node; their number and the time of the last."""
+    """A watch of the pods of a namespace and label that have a node; their number and the time of the last."""
 
-    def __init__(self, address: Address, namespace: str) -> None:
-        path = f"/api/v1/namespaces/{namespace}/pods?watch=true&fieldSelector=spec.nodeName!%3D&resourceVersion=0"
+    def __init__(self, address: Address, namespace: str, label_selector: str) -> None:
+        selectors = urlencode({"fieldSelector": "spec.nodeName!=", "labelSelector": label_selector})
+        path = f"/api/v1/namespaces/{namespace}/pods?watch=true&resourceVersion=0&{selectors}"
         self._request = address.request("GET", path)
         self._socket = address.connect()
         self._changed = threading.Condition()
