@@ -104,6 +104,8 @@ class Informer(Generic[T]):
         self._answered = asyncio.Event()
         self._waiters = Waiters()
         self._failures = 0
+        self._expirations = 0
+        """How many watches in a row the server has ended because their version is too old."""
         self._reported = ""
         self._unreadable: set[Key] = set()
         self._pool = None if self.resource.model is not Pod else PodPool() if pool is None else pool
@@ -195,6 +197,8 @@ class Informer(Generic[T]):
             except Gone as error:
                 log.info("listing %s again: %s", self.resource.plural, error)
                 self._stale = True
+                self._failures = self._expirations  # the server answers: what failed before it did does not count
+                self._expirations += 1
                 await self._pause("")
             except (ApiError, ConfigError) as error:
                 self._stale = self._stale or isinstance(error, Malformed)
@@ -285,7 +289,7 @@ class Informer(Generic[T]):
         finally:
             steady = self._clock.monotonic() - started >= _STEADY
             if received or steady:
-                self._failures = 0
+                self._failures = self._expirations = 0
                 self._reported = ""
         if not steady:
             await self._pause("" if received else "the server ends the watch without any event")

@@ -252,6 +252,35 @@ async def test_an_expired_version_causes_a_new_list(how: str) -> None:
     assert stage.lists() == 2
 
 
+async def test_after_an_outage_an_expired_version_is_listed_at_once() -> None:
+    """Attempts before the server answered again do not count: the cache would be behind for half a minute."""
+    stage = Stage()
+    stage.put("a")
+    async with stage.running():
+        stage.server.bad = Misbehaviour(fail=1.0)
+        stage.server.cut_watches()
+        stage.put("b")
+        stage.server.forget()
+        await stage.clock.advance(120)
+        stage.server.bad = Misbehaviour()
+        before = len(stage.server.requests)
+        while len(stage.server.requests) == before:
+            await stage.clock.advance(0.1)
+        await stage.clock.advance(1)
+        assert stage.diary.told == ["+a", "+b"]
+
+
+async def test_versions_that_expire_again_and_again_are_listed_ever_more_rarely() -> None:
+    """A server that ends each watch at once is not asked for everything several times a second."""
+    stage = Stage()
+    stage.put("a")
+    async with stage.running():
+        for _ in range(600):
+            stage.server.expire_watches()
+            await stage.clock.advance(0.1)
+    assert 4 <= stage.lists() <= 12
+
+
 async def test_another_object_of_the_same_name_is_another_object() -> None:
     """A missed deletion is reported before the new object."""
     stage = Stage()
