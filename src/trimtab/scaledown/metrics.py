@@ -42,7 +42,8 @@ class HoldOutcome(StrEnum):
     OTHER_DELIVERY = "other-delivery"
     """The policy's costs are delivered another way: kept current at all times, or by another carrier."""
     ROLLOUT = "rollout"
-    """The pods of a CloneSet are of several revisions: the older ones are deleted first, whatever they cost."""
+    """Pods are of several revisions, and the rollout decides which are deleted: those of a CloneSet, or those of a
+    workload none of whose ReplicaSets the request shrinks."""
     FOREIGN_COSTS = "foreign-costs"
     """Costs of other programs leave no choice."""
     UNRANKED = "unranked"
@@ -52,7 +53,7 @@ class HoldOutcome(StrEnum):
     BUSY = "busy"
     """Earlier requests for the same workload took too long."""
     NOT_SYNCED = "not-synced"
-    """The caches have not synced yet."""
+    """The caches have not synced yet, or are behind the API server."""
     FAILED = "failed"
     """An error."""
     LATE = "late"

@@ -8,7 +8,8 @@ ReplicaSets, and its controller sizes them:
    remove, down to the Deployment's size and its surge, are distributed from the largest ReplicaSet to the smallest, of
    equal ones the oldest first (where the surge leaves room to grow, the youngest); each in the proportion that it had
    to the previous maximum, which is in its annotation. The remainder of rounding goes to the first.
-3. Several with the strategy Recreate are left to the rollout.
+3. Several with the strategy Recreate are left to the rollout. So are several whose sum the surge covers: none of them
+   shrinks because of the new size, and the rollout deletes pods until it is reached.
 
 Other workloads that own ReplicaSets follow 1; how their controllers divide a size among several is not known, so these
 are left to the rollout too.
@@ -66,9 +67,12 @@ def controller_sizes(
     return (ControllerSize(metadata.uid, metadata.name, workload.desired_replicas, size, family),)
 
 
-def is_divided_unknown(workload: object, sets: Iterable[ReplicaSet]) -> bool:
-    """Whether a workload has several ReplicaSets, among which its controller divides the size in a way of its own."""
-    return isinstance(workload, CustomWorkload) and sum(each.desired_replicas > 0 for each in sets) > 1
+def is_left_to_rollout(workload: object, size: int, sets: Sequence[ReplicaSet]) -> bool:
+    """Whether a rollout decides which pods of a workload are deleted until it has `size` (3)."""
+    active = [each.desired_replicas for each in sets if each.desired_replicas > 0]
+    if not isinstance(workload, ReplicaSetOwner) or len(active) <= 1:
+        return False
+    return isinstance(workload, CustomWorkload) or (sum(active) > size and not _of_replicasets(workload, size, sets))
 
 
 def _of_replicasets(owner: ReplicaSetOwner, size: int, sets: Sequence[ReplicaSet]) -> tuple[ControllerSize, ...]:

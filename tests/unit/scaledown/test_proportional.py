@@ -44,7 +44,19 @@ def test_the_only_replicaset_with_pods_gets_all() -> None:
 def test_several_replicasets_of_a_recreate_deployment_are_left_to_the_rollout() -> None:
     """Its strategy deals with them."""
     sets = [replicaset("new", 5), replicaset("old", 5)]
-    assert proportional.controller_sizes(deployment(10, kind="Recreate"), 4, sets) == ()
+    made = deployment(10, kind="Recreate")
+    assert proportional.controller_sizes(made, 4, sets) == ()
+    assert proportional.is_left_to_rollout(made, 4, sets)
+    assert not proportional.is_left_to_rollout(made, 10, sets)
+
+
+def test_replicasets_whose_sum_the_surge_covers_are_left_to_the_rollout() -> None:
+    """None shrinks because of the size; the rollout deletes pods until it is reached."""
+    sets = [replicaset("new", 6), replicaset("old", 7)]
+    assert proportional.is_left_to_rollout(deployment(13), 11, sets)  # and a surge of 3
+    assert not proportional.is_left_to_rollout(deployment(13), 9, sets)
+    assert not proportional.is_left_to_rollout(deployment(13), 11, [replicaset("new", 13), replicaset("old", 0)])
+    assert not proportional.is_left_to_rollout(replicaset("web", 13), 11, [])
 
 
 @settings(deadline=None)

@@ -1,9 +1,11 @@
 """Plans a checked request: one plan for each controller of pods that shrinks.
 
-Planning begins when our own watch has shown as many pods as the workload counts, and when the policy ranks every pod;
-both are waited for, within limits. Explicit ranks (see `policy.explicit_ranks`) are read here, again and again until
-every pod has one: with one missing, the controller's own order decides. Victims of earlier requests that are still
-being deleted are assumed gone (see `replicaset_plans`).
+Planning begins when our own watches have shown as many pods as the workload counts, and ReplicaSets of that size, and
+when the policy ranks every pod; both are waited for, within limits. A watch that is still behind then, as it may be
+after an outage of the API server, shows no controller that loses pods: the request is not planned, and that is said.
+Explicit ranks (see `policy.explicit_ranks`) are read here, again and again until every pod has one: with one missing,
+the controller's own order decides. Victims of earlier requests that are still being deleted are assumed gone (see
+`replicaset_plans`).
 
 The plan for twenty young pods takes a twentieth of a second, for ten thousand half a second. So plans are made in
 another thread, on a copy of the snapshot, while the event loop goes on; one at a time, so that a burst of them cannot
@@ -50,7 +52,7 @@ from trimtab.snapshot import Snapshot
 T = TypeVar("T")
 
 _CATCH_UP = 0.3
-"""Seconds that our own watch is given to show pods that the workload counts already."""
+"""Seconds that our own watches are given to show pods and ReplicaSets that the workload counts already."""
 _RANK_AGAIN = 0.05
 """Seconds between two attempts to rank all pods."""
 
@@ -134,14 +136,16 @@ class Planner:
 
     async def plan(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans, or why there are none."""
-        await self._wait_for_pods(checked)
-        workload = checked.workload
-        if self._is_left_to_rollout(workload):
+        await self._wait_for_caches(checked)
+        workload, size = checked.workload, checked.request.after
+        if self._is_left_to_rollout(workload, size):
             return HoldOutcome.ROLLOUT
+        if not self._sizes(workload, size) and max(self._active_pods(workload), workload.status.replicas) > size:
+            return HoldOutcome.NOT_SYNCED
         policy = await self._wait_for_ranks(checked)
         if policy is None:
             return HoldOutcome.UNRANKED
-        sizes = self._sizes(workload, checked.request.after)
+        sizes = self._sizes(workload, size)
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
     async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
@@ -154,10 +158,10 @@ class Planner:
 
     async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans for a request that is only observed, as things are now: no pods or ranks are waited for."""
-        workload = checked.workload
-        if self._is_left_to_rollout(workload):
+        workload, size = checked.workload, checked.request.after
+        if self._is_left_to_rollout(workload, size):
             return HoldOutcome.ROLLOUT
-        sizes = self._sizes(workload, checked.request.after)
+        sizes = self._sizes(workload, size)
         policy = self._policy(checked, workload, sizes)
         if checked.policy.ranked_by and not await self._is_ranked(policy, sizes):
             return HoldOutcome.UNRANKED
@@ -168,23 +172,29 @@ class Planner:
         sizes = self._sizes(checked.workload, checked.request.after)
         return await self._plans(checked, checked.workload, Policy.of(()), sizes, is_awaited=False)
 
-    async def _wait_for_pods(self, checked: CheckedRequest) -> None:
-        """Wait, for a moment at most, until our own watch has shown as many pods as the workload says it has.
+    async def _wait_for_caches(self, checked: CheckedRequest) -> None:
+        """Wait, for a moment at most, until our own watches have shown as many pods as the workload says it has.
 
         While an earlier request is being carried out, that number is decreasing, and there is nothing to wait for.
         """
         request, workload = checked.request, checked.workload
         if self._view.planned_pods(request.namespace, request.workload):
             return
-        owners = [workload.metadata.uid]
-        if isinstance(workload, ReplicaSetOwner):
-            owners = [each.metadata.uid for each in self._view.sets_of(workload)]
+        count = workload.status.replicas
 
-        def is_shown() -> bool:
-            return sum(pod.active for uid in owners for pod in self._view.pods_of(uid)) >= workload.status.replicas
+        async def until_shown() -> None:
+            if isinstance(workload, ReplicaSetOwner):
+                sets = self._view.sets
+                await sets.wait_for(lambda _: sum(each.desired_replicas for each in self._sets(workload)) >= count)
+            await self._view.pods.wait_for(lambda _: self._active_pods(workload) >= count)
 
         with contextlib.suppress(TimeoutError):
-            await within(self._clock, _CATCH_UP, self._view.pods.wait_for(lambda _: is_shown()))
+            await within(self._clock, _CATCH_UP, until_shown())
+
+    def _active_pods(self, workload: Workload) -> int:
+        """How many active pods of a workload our own watch shows."""
+        owners: Sequence[Workload] = self._sets(workload) if isinstance(workload, ReplicaSetOwner) else (workload,)
+        return sum(pod.active for each in owners for pod in self._view.pods_of(each.metadata.uid))
 
     async def _wait_for_ranks(self, checked: CheckedRequest) -> Policy | None:
         """The policy, once it ranks every pod; None if it does not, and the controller's own order is to decide."""
@@ -217,9 +227,9 @@ class Planner:
         """The UIDs of the controllers that lose pods."""
         return [size.uid for size in self._sizes(checked.workload, checked.request.after)]
 
-    def _is_left_to_rollout(self, workload: Workload) -> bool:
+    def _is_left_to_rollout(self, workload: Workload, size: int) -> bool:
         """Whether pods are of several revisions, and which of these lose how many is not known."""
-        if proportional.is_divided_unknown(workload, self._sets(workload)):
+        if proportional.is_left_to_rollout(workload, size, self._sets(workload)):
             return True
         return clonesets.is_left_to_rollout(workload, self._view.pods_of(workload.metadata.uid))
 

@@ -26,7 +26,7 @@ from trimtab.scaledown.view import KINDS, Workload
 _REASONS: Mapping[HoldOutcome, str] = {
     HoldOutcome.RATE_LIMITED: "there were too many scale requests in a short time",
     HoldOutcome.BUSY: "earlier scale requests for the same workload were still being served",
-    HoldOutcome.NOT_SYNCED: "Trimtab's caches have not synced yet",
+    HoldOutcome.NOT_SYNCED: "Trimtab's caches are not up to date yet",
     HoldOutcome.UNRANKED: "a strategy could not rank every pod in time",
     HoldOutcome.FAILED: "planning failed; see Trimtab's log",
     HoldOutcome.LATE: "Trimtab did not decide in time",

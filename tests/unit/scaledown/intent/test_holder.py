@@ -18,6 +18,7 @@ from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLA
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.configuration import RESERVED_MILLISECONDS
 from trimtab.api.core import ReplicationController
+from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -648,7 +649,58 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
     assert held.outcome is HoldOutcome.NOT_SYNCED
     assert took < 0.05
     (warning,) = held.warnings
-    assert "caches have not synced" in warning
+    assert "caches are not up to date" in warning
+
+
+async def test_a_request_waits_for_a_watch_of_replicasets_that_is_a_little_behind(cluster: ScaleCluster) -> None:
+    """It shows the larger size within the time that it is given: the request is decided as any other."""
+    cluster.product.hold("replicasets")
+    await cluster.grow(15, "c-0", "c-1", "c-2")
+    request = asyncio.ensure_future(cluster.held(cluster.user.resize(Deployment, "web", 13, namespace="default")))
+    await cluster.advance(0.1)
+    cluster.product.resume("replicasets")
+    await request
+    await cluster.run_pods()
+    assert outcomes(cluster) == {"as-stock": 1}
+    assert [each.outcome for each in cluster.holder.history.records()] == [HoldOutcome.AS_STOCK]
+    assert await cluster.spread() == (4, 4, 5)
+
+
+async def test_with_a_watch_of_replicasets_that_stays_behind_a_request_is_not_planned(cluster: ScaleCluster) -> None:
+    """By the cache, no ReplicaSet loses pods: the ReplicaSet is larger by now, and the controller's order decides."""
+    cluster.product.hold("replicasets")
+    await cluster.grow(15, "c-0", "c-1", "c-2")
+    assert 0.3 <= await cluster.scale(13) < 0.4
+    assert outcomes(cluster) == {"not-synced": 1}
+    (warning,) = [text for answer in cluster.answers for text in answer]
+    assert "caches are not up to date" in warning
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
+    assert [each.outcome for each in cluster.holder.history.records()] == [HoldOutcome.NOT_SYNCED]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "size"),
+    [
+        pytest.param({"rollingUpdate": {"maxSurge": 10}}, 11, id="the surge covers all pods"),
+        pytest.param({"type": "Recreate", "rollingUpdate": None}, 6, id="the strategy recreates pods"),
+    ],
+)
+async def test_a_request_that_shrinks_no_replicaset_during_a_rollout_is_reported(
+    cluster: ScaleCluster, strategy: JSON, size: int
+) -> None:
+    """The rollout deletes pods until the size is reached, and decides which."""
+    await cluster.patch(
+        Deployment, "web", {"spec": {"template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}}
+    )
+    await cluster.patch(Deployment, "web", {"spec": {"paused": True}})
+    await cluster.run_pods()
+    await cluster.stop()
+    await cluster.patch(Deployment, "web", {"spec": {"strategy": strategy}})
+    await cluster.held(cluster.user.resize(Deployment, "web", size, namespace="default"))
+    assert outcomes(cluster) == {"rollout": 1}
+    (warning,) = [text for answer in cluster.answers for text in answer]
+    assert "pods are of several revisions" in warning
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
 
 
 async def test_before_policies_are_known_requests_are_admitted_with_a_warning() -> None:
@@ -661,7 +713,7 @@ async def test_before_policies_are_known_requests_are_admitted_with_a_warning() 
     cluster.view.pods.informer.lists = 0  # as it is before the first list
     held, _ = await cluster.held(cluster.holder.hold(await cluster.request(2)))
     assert held.outcome is HoldOutcome.NOT_SYNCED
-    assert "caches have not synced" in held.warnings[0]
+    assert "caches are not up to date" in held.warnings[0]
     await cluster.close()
 
 
