@@ -9,13 +9,16 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import cache
+from http.client import HTTPSConnection
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench.soak.faults.hostile import send_review
 from bench.soak.players import TOPOLOGIES, forged_pod, forged_scale, review
+from bench.workers import worker
 from tests.e2e.hostility import Victim
 from tests.e2e.test_privileges import until_refused
 from trimtab.api.apps import Deployment
@@ -161,29 +164,47 @@ def overload(loops: int) -> Iterator[None]:
 
 
 async def hold_under_load(victim: Victim, rounds: int) -> list[float]:
-    """Ask for decreases while large reviews arrive all the time; how many seconds each answer took."""
+    """Ask for decreases while large reviews arrive all the time; how many seconds each answer took.
+
+    A process of its own asks, so that nothing else delays the caller.
+    """
     found = await victim.client.get(Resource.of(Deployment).raw, "web", namespace=victim.sandbox.name)
     wide = forged_scale("web", victim.sandbox.name, 1)
     wide["request"]["object"]["metadata"]["annotations"] = {f"a{n}": "x" * 10 for n in range(20_000)}
-    noise = [asyncio.ensure_future(_repeat(victim, wide)) for _ in range(3)]
+    noise = [asyncio.ensure_future(_repeat(victim, json.dumps(wide).encode())) for _ in range(3)]
+    decreases = [json.dumps(_decrease(victim, found, size=1 + number % 9)).encode() for number in range(rounds)]
     try:
-        return [await _hold(victim, found, size=1 + number % 9) for number in range(rounds)]
+        with worker(_time_reviews, victim.port, decreases) as (pipe, _):
+            times: list[float] = await asyncio.to_thread(pipe.recv)
+            return times
     finally:
         await cancel(*noise)
 
 
-async def _repeat(victim: Victim, tree: JSON) -> None:
+async def _repeat(victim: Victim, body: bytes) -> None:
     while True:
-        await victim.send("/scale", tree)
+        await send_review(victim.caller, victim.port, "/scale", body)
 
 
-async def _hold(victim: Victim, found: JSON, size: int) -> float:
+def _decrease(victim: Victim, found: JSON, size: int) -> JSON:
     tree = {**found, "apiVersion": "apps/v1", "kind": "Deployment"}
     request = forged_scale("web", victim.sandbox.name, 0)["request"]
     request |= {"object": {**tree, "spec": {**tree["spec"], "replicas": size}}, "oldObject": tree}
-    began = time.monotonic()
-    await victim.send("/scale", review(victim.sandbox.name, request))
-    return time.monotonic() - began
+    return review(victim.sandbox.name, request)
+
+
+def _time_reviews(pipe: Connection, port: int, bodies: Sequence[bytes]) -> None:
+    """Send reviews one after the other, each over a connection of its own; how many seconds each took, to the pipe."""
+    times: list[float] = []
+    for body in bodies:
+        began = time.monotonic()
+        with closing(HTTPSConnection("127.0.0.1", port, context=_trusting(), timeout=_PATIENCE)) as connection:
+            connection.request("POST", "/scale?timeout=10s", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+            answer.read()
+        times.append(time.monotonic() - began)
+    pipe.send(times)
 
 
 # Removal.

@@ -310,7 +310,8 @@ async def test_requests_are_answered_in_time_under_overload(victim: Victim, reco
     """Counted from their arrival: large reviews arrive all the time, and busy loops share the processors."""
     with attacks.overload(loops=2 * (os.cpu_count() or 1)):
         times = await attacks.hold_under_load(victim, rounds=12)
-    record_property("answered", f"within {max(times):.2f} s as seen by an overloaded caller, {len(times)} requests")
+    record_property("answered", f"within {max(times):.2f} s as the caller sees it, {len(times)} requests")
+    assert max(times) < BUDGET_AND_ANSWER
     name = "trimtab_webhook_review_duration_seconds"
     count = await victim.trimtab.sample(f"{name}_count", hook="scale")
     assert count >= len(times)
