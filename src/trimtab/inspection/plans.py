@@ -266,7 +266,7 @@ def _obstacles(cluster: Cluster, workload: Workload, made: PlanInput) -> Iterato
     if owner is not None:
         yield f"{owner.kind} {owner.name} manages it, and may restore its size; scale that instead"
     for each in made.plans:
-        yield from each.plan.obstacles
+        yield from map(str, each.plan.obstacles)
         if each.delivery is None:
             yield f"{each.size.name}: deletion costs of other writers prevent the plan"
     yield from _unsettled(cluster, made.sizes)

@@ -223,7 +223,7 @@ def _obstacles(plan: ControllerPlan) -> tuple[str, ...]:
     leveling = decisive_leveling(plan.plan)
     if plan.delivery is None or leveling is None or leveling.skew_after <= 1:
         return ()
-    return tuple(each for each in plan.plan.obstacles if each.startswith(f"{leveling.topology_key}: "))
+    return tuple(str(each) for each in plan.plan.obstacles if each.topology_key == leveling.topology_key)
 
 
 def _outlook(plan: ControllerPlan, is_complete: bool) -> str:
