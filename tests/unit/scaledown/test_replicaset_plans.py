@@ -16,6 +16,7 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
 from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery
+from trimtab.ranking.hedges import Unhedged
 from trimtab.ranking.levelings import Leveling
 from trimtab.ranking.obstacles import Obstacle
 from trimtab.ranking.plan import Policy, Workload
@@ -200,6 +201,16 @@ def test_warnings_say_why_a_plan_is_not_level() -> None:
     )
     level = plan(workload, snapshot, replicas=2, now=NOW)
     assert warnings([ControllerPlan(size, level, Delivery(Side.VICTIMS, ()))])[1:] == ()
+
+
+@pytest.mark.parametrize("reason", list(Unhedged))
+def test_warnings_say_that_starting_pods_were_not_hedged(reason: Unhedged) -> None:
+    """With the reason."""
+    made = planned("web-1")
+    unhedged = replace(made, delivery=Delivery(Side.VICTIMS, (), unhedged=reason))
+    kept, warning = warnings([unhedged])
+    assert (kept,) == warnings([made])
+    assert warning.startswith("some pods are starting; ")
 
 
 def test_only_obstacles_of_the_constraint_that_decided_are_warned_of() -> None:
