@@ -18,8 +18,8 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import BadRequest
-from trimtab.kube.sessions import Session
-from trimtab.kube.transport import Request, Stream
+from trimtab.kube.sessions import AiohttpStream, Session
+from trimtab.kube.transport import Request
 from trimtab_lab import provisioning
 from trimtab_lab.apiserver.wire.server import Server
 
@@ -65,7 +65,7 @@ async def test_a_process_reports_readiness_leadership_and_its_certificate(tmp_pa
 class WithoutStreamedLists(Session):
     """Connections to an API server that refuses initial events, as an older one does."""
 
-    async def stream(self, request: Request) -> Stream:
+    async def stream(self, request: Request) -> AiohttpStream:
         """Open a watch, unless it asks for initial events."""
         if "sendInitialEvents" in dict(request.params):
             raise BadRequest("sendInitialEvents is forbidden", call=request.call)
