@@ -53,8 +53,11 @@ DEFINITION = "unitedtopologies.apps.kruise.io"
 SLICES = untyped("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
 BUDGET_AND_ANSWER = 3.0
 """Seconds within which a request is answered: a budget of two, and the next limit of the histogram."""
-STALL = 5.0
-"""Seconds that an event loop is not late on a machine that everything shares; before there were limits, it was 15."""
+STALL = 2.5
+"""Seconds that an event loop is never late, the next limit of the histogram above the two that a request is held for;
+before there were limits on reviews, it was 15."""
+PROBE = 5.0
+"""Seconds within which a kubelet wants an answer to a probe (`timeoutSeconds` of the printed Deployments)."""
 SLACK = 64.0
 """MiB that a process may keep of a burst: the buffers of the connections that it allows, and fragments."""
 
@@ -130,7 +133,8 @@ async def test_wide_objects_and_large_bodies_are_refused_while_everything_goes_o
     longest = {name: f"{each.longest:.2f} s" for name, each in observers.items()}
     record_property("readyz", f"answered within {longest}")
     assert {code for each in observers.values() for code in each.answers} == {200}
-    for component in WATCHERS:
+    assert max(each.longest for each in observers.values()) < PROBE
+    for component in COMPONENTS:
         assert await victim.lags_above(STALL, component) == 0
     await victim.check_works()
 
@@ -300,6 +304,7 @@ async def test_memory_is_returned_after_a_burst_of_connections(victim: Victim, r
 
     await eventually(is_returned)
     record_property("memory", f"{before:.0f} MiB, then {peak:.0f}, then {victim.memory():.0f}; {sum(quick)} answers")
+    assert any(quick), "slow connections do not keep out all others"
     for each in slow:
         if isinstance(each, asyncio.StreamWriter):
             each.transport.abort()
@@ -308,13 +313,14 @@ async def test_memory_is_returned_after_a_burst_of_connections(victim: Victim, r
 
 async def test_requests_are_answered_in_time_under_overload(victim: Victim, record_property: Record) -> None:
     """Counted from their arrival: large reviews arrive all the time, and busy loops share the processors."""
+    name = "trimtab_webhook_review_duration_seconds"
+    before = await victim.trimtab.sample(f"{name}_count", hook="scale")
     with attacks.overload(loops=2 * (os.cpu_count() or 1)):
         times = await attacks.hold_under_load(victim, rounds=12)
     record_property("answered", f"within {max(times):.2f} s as the caller sees it, {len(times)} requests")
     assert max(times) < BUDGET_AND_ANSWER
-    name = "trimtab_webhook_review_duration_seconds"
     count = await victim.trimtab.sample(f"{name}_count", hook="scale")
-    assert count >= len(times)
+    assert count - before >= len(times)
     assert await victim.trimtab.sample(f"{name}_bucket", hook="scale", le=str(BUDGET_AND_ANSWER)) == count
 
 

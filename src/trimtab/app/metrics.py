@@ -23,6 +23,13 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self._list_fallbacks = Counter(
+            "trimtab_list_fallbacks_total",
+            "Lists that were read in pages, as the API server refused to stream them or the stream failed, by kind and "
+            "reason.",
+            ("kind", "reason"),
+            registry=registry,
+        )
         self._lag = Histogram(
             "trimtab_event_loop_lag_seconds",
             "Seconds by which the event loop was late, measured ten times a second: the longest work without a pause.",
@@ -57,6 +64,10 @@ class Metrics:
     def count_unreadable(self, kind: str) -> None:
         """Count a version of an object that could not be read."""
         self._unreadable.labels(kind).inc()
+
+    def count_list_fallback(self, kind: str, reason: str) -> None:
+        """Count a list that was read in pages."""
+        self._list_fallbacks.labels(kind, reason).inc()
 
     def observe_lag(self, seconds: float) -> None:
         """Record how late the event loop was."""

@@ -120,6 +120,7 @@ class App:
                 stack.callback(traces.close)
                 client = client.using(on_attempt=traces.call)
             metrics = Metrics(self.registry)
+            client.list_fallbacks.on_report = metrics.count_list_fallback
             monitor = LoopMonitor(client.clock, metrics.observe_lag)
             side = await stack.enter_async_context(SideLoop())
             dependencies = Dependencies(

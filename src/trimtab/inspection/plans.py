@@ -25,7 +25,13 @@ from trimtab.ranking.plan import Victim
 from trimtab.scaledown import clonesets, proportional
 from trimtab.scaledown.constraints import scheduler_name
 from trimtab.scaledown.proportional import ControllerSize
-from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan, plan_controller, summary
+from trimtab.scaledown.replicaset_plans import (
+    ControllerModel,
+    ControllerPlan,
+    hedge_warnings,
+    plan_controller,
+    summary,
+)
 from trimtab.scaledown.stability import is_rolling_out, is_stable
 
 
@@ -266,7 +272,8 @@ def _obstacles(cluster: Cluster, workload: Workload, made: PlanInput) -> Iterato
     if owner is not None:
         yield f"{owner.kind} {owner.name} manages it, and may restore its size; scale that instead"
     for each in made.plans:
-        yield from each.plan.obstacles
+        yield from map(str, each.plan.obstacles)
+        yield from hedge_warnings(each)
         if each.delivery is None:
             yield f"{each.size.name}: deletion costs of other writers prevent the plan"
     yield from _unsettled(cluster, made.sizes)

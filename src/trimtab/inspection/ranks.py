@@ -118,7 +118,7 @@ def _ranked(cluster: Cluster, made: ControllerPlan, policy: Policy) -> Controlle
             name=made.size.name,
             pods=tuple(_pods(cluster, made, workload, stock, policy, keys)),
             topology_keys=keys,
-            notes=made.plan.obstacles,
+            notes=tuple(map(str, made.plan.obstacles)),
         )
 
 

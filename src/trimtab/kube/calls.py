@@ -17,6 +17,7 @@ from trimtab.api.annotations import FIELD_MANAGER
 from trimtab.kube.clocks import SECOND, Clock, SystemClock
 from trimtab.kube.errors import ApiError, from_response
 from trimtab.kube.limits import TokenBucket
+from trimtab.kube.list_fallbacks import ListFallbacks
 from trimtab.kube.retries import RETRIES, RetryPolicy
 from trimtab.kube.server_time import ServerTime
 from trimtab.kube.transport import Request, Response, Stream, Transport
@@ -64,6 +65,7 @@ class Caller:
         limiter: TokenBucket | None = None,
         server_time: ServerTime | None = None,
         unreadable: UnreadableObjects | None = None,
+        list_fallbacks: ListFallbacks | None = None,
     ) -> None:
         self.transport = transport
         self.settings = settings
@@ -72,6 +74,8 @@ class Caller:
         """The API server's clock, from all answers to this client and to those that `using` returns."""
         self.unreadable = unreadable or UnreadableObjects()
         """The objects that could not be read, by this client and by those that `using` returns."""
+        self.list_fallbacks = list_fallbacks or ListFallbacks()
+        """Reports lists that were read in pages, by this client and by those that `using` returns."""
         self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
         self._limiter = limiter
 
@@ -97,6 +101,7 @@ class Caller:
             limiter=self._limiter,
             server_time=self.server_time,
             unreadable=self.unreadable,
+            list_fallbacks=self.list_fallbacks,
         )
 
     async def call(

@@ -7,19 +7,19 @@ neither.
 
 **Pages**, where the server refuses that (a version without the feature, or with the feature off). A stream that fails,
 ends or falls silent before the bookmark is a list that failed; the next attempt reads pages, so that a proxy that holds
-back streams delays a list and does not prevent it.
+back streams delays a list and does not prevent it. Lists in pages are counted by reason (`list_fallbacks`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from trimtab.kube import watches
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, BadRequest, Invalid, Malformed, Unreachable
+from trimtab.kube.list_fallbacks import FallbackReason
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Object, key_of
 from trimtab.kube.transport import Request, Stream
@@ -34,8 +34,6 @@ _BOOKMARK = b'"BOOKMARK"'
 _CHUNK = 1 << 17
 """Bytes that are decoded at once: some ten to thirty pods."""
 
-log = logging.getLogger(__name__)
-
 
 class Lister(Generic[T]):
     """Lists the objects of one kind and scope, in the way that the server is known to serve."""
@@ -46,25 +44,27 @@ class Lister(Generic[T]):
         self._resource = resource
         self._scope = scope
         self._page = page
-        self._is_refused = False
-        self._has_failed = False
+        self._fallback: tuple[FallbackReason, str] | None = None
+        """Why the next list is read in pages, if it is: a reason and what the API server answered."""
 
     async def parts(self) -> AsyncGenerator[Page[T], None]:
         """The objects; the last part has the version of the list. Raises ApiError if the list cannot be completed."""
-        if not self._is_refused and not self._has_failed:
+        if self._fallback is None:
             try:
                 async for page in self._initial_events():
                     yield page
                 return
             except (BadRequest, Invalid) as error:
-                log.debug("listing %s in pages: %s", self._resource.plural, error)
-                self._is_refused = True
-            except ApiError:
-                self._has_failed = True
+                self._fallback = FallbackReason.REFUSED, str(error)
+            except ApiError as error:
+                self._fallback = FallbackReason.FAILED, str(error)
                 raise
         async for page in self._client.pages(self._resource, limit=self._page, **self._scope):
             yield page
-        self._has_failed = False
+        reason, detail = self._fallback
+        self._client.list_fallbacks.report(self._resource, reason, detail)
+        if reason is FallbackReason.FAILED:
+            self._fallback = None
 
     async def _initial_events(self) -> AsyncGenerator[Page[T], None]:
         stream = await self._client.open_stream(self._request())

@@ -31,13 +31,13 @@ they are a tie-break.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
 from trimtab.ranking.costs import INT32_MAX, LIMIT, Side
-from trimtab.ranking.hedges import hedged_order
+from trimtab.ranking.hedges import Hedge, Unhedged
 from trimtab.ranking.levelings import StockCounts
 from trimtab.ranking.plan import Plan, outcomes, possible_victims
 from trimtab.ranking.sequences import places_in, removal_sequence, stock_order
@@ -86,6 +86,8 @@ class Delivery:
     """Whether costs alone put every victim before every survivor, whenever the controller acts."""
     hedges: frozenset[str] = frozenset()
     """Those of the pods that go only if starting pods become ready, or only if they do not."""
+    unhedged: Unhedged | None = None
+    """Why there are no costs for the case that starting pods become ready, where there are starting pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,18 +289,30 @@ def _whole(task: _Task) -> Iterator[Delivery]:
 
 
 def _hedged(task: _Task, policy: Policy | None, best: Delivery, now: int | None) -> Delivery:
-    """Costs that are right as well if starting pods become ready (`hedges`); the best others where that is too much."""
+    """Costs that are right as well if starting pods become ready (`hedges`); the best others, and why, if not."""
+    hedge = Hedge(task.workload, task.snapshot, policy, len(task.victims), now)
+    if not hedge.has_starting_pods:
+        return best
+    if _is_for_one_step(policy):
+        return replace(best, unhedged=Unhedged.RANKS_FOR_ONE_STEP)
     most = max(_HEDGES, _PREFERENCE * len(best.costs))
-    if _is_for_one_step(policy) or len(task.victims) > most:
+    if len(task.victims) > most:  # it takes at least as many costs
+        return replace(best, unhedged=Unhedged.TOO_MANY_COSTS)
+    order = hedge.order(task.victims)
+    if set(order) == set(task.victims):
         return best
-    order = hedged_order(task.workload, task.snapshot, policy, task.victims, now)
-    if set(order) == set(task.victims) or len(order) > most:
-        return best
+    if len(order) > most:
+        return replace(best, unhedged=Unhedged.TOO_MANY_COSTS)
+    return _in_order(task, order) or replace(best, unhedged=Unhedged.NOT_CERTAIN)
+
+
+def _in_order(task: _Task, order: Sequence[str]) -> Delivery | None:
+    """Costs for pods in the order of a hedge; None where the plan's result would not be certain with them."""
     written = [key for key in order if task.costs[key].is_writable]
     others = [key for key in task.costs if key not in set(order)]
     costs = _counted_up(task, written, others)
     if costs is None or task.counterexample(costs) is not None:
-        return best
+        return None
     certain = set(task.victims) & set(order[: len(task.victims)])
     return Delivery(Side.VICTIMS, tuple(costs.items()), hedges=frozenset(costs.keys() - certain))
 

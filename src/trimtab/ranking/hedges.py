@@ -11,11 +11,14 @@ So costs are given in an order that is right in both cases:
   alone. After them come the pods that complete them to a level result if all are ready.
 - Where some starting pods stay, the pods come first that leave a level result if all are ready, and then those starting
   pods that are to go if none is.
+
+Where no such costs are written although pods are starting, `Unhedged` is the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -32,23 +35,19 @@ _PASSING = frozenset({Criterion.UNASSIGNED, Criterion.PHASE, Criterion.AVAILABLE
 """The criteria by which a starting pod goes first, which it may meet a moment later."""
 
 
-def hedged_order(
-    workload: Workload, snapshot: Snapshot, policy: Policy | None, victims: Sequence[str], now: int | None
-) -> tuple[str, ...]:
-    """The pods that are to have costs in place of these victims, the lowest first; the victims, if no pod is starting.
+class Unhedged(StrEnum):
+    """Why costs do not take into account that starting pods may become ready."""
 
-    Not for strategies whose ranks hold for one step only.
-    """
-    hedge = _Hedge(workload, snapshot, policy, len(victims), now)
-    if not hedge.is_starting.any():
-        return tuple(victims)
-    planned = np.isin(np.array(pod_keys(snapshot, workload.rows)), np.array(victims))
-    chosen = hedge.complete(planned) if (planned | ~hedge.is_starting).all() else hedge.both()
-    return pod_keys(snapshot, chosen)
+    TOO_MANY_COSTS = "too-many-costs"
+    """That would take many more costs."""
+    RANKS_FOR_ONE_STEP = "ranks-for-one-step"
+    """A strategy's ranks hold for the next deletion only: which pods would go instead is not known."""
+    NOT_CERTAIN = "not-certain"
+    """With such costs, the plan's result would not be certain."""
 
 
-class _Hedge:
-    """The pods of a workload, some of which are starting; columns are in the order of its rows."""
+class Hedge:
+    """The pods of a workload, some of which may be starting; columns are in the order of its rows."""
 
     def __init__(
         self, workload: Workload, snapshot: Snapshot, policy: Policy | None, count: int, now: int | None
@@ -63,14 +62,28 @@ class _Hedge:
         self._before, self._after = columns[: passing[0]], columns[passing[-1] + 1 :]
         """The criteria that come before and after those that may change."""
         self._passing = packed(columns[passing[0] : passing[-1] + 1]).keys
-        self.is_starting = self._passing < self._passing.max(initial=0)
+        self._is_starting = self._passing < self._passing.max(initial=0)
 
-    def complete(self, planned: Mask) -> IntColumn:
+    @property
+    def has_starting_pods(self) -> bool:
+        """Whether a pod is starting."""
+        return bool(self._is_starting.any())
+
+    def order(self, victims: Sequence[str]) -> tuple[str, ...]:
+        """The pods that are to have costs in place of these victims, the lowest first, where pods are starting.
+
+        Not for strategies whose ranks hold for one step only.
+        """
+        planned = np.isin(np.array(pod_keys(self._snapshot, self._workload.rows)), np.array(victims))
+        chosen = self._complete(planned) if (planned | ~self._is_starting).all() else self._both()
+        return pod_keys(self._snapshot, chosen)
+
+    def _complete(self, planned: Mask) -> IntColumn:
         """The victims that are not starting, and the pods that complete them if all are ready."""
-        others = ~(planned & ~self.is_starting)
+        others = ~(planned & ~self._is_starting)
         return self._first([others, *self._before, *self._after])
 
-    def both(self) -> IntColumn:
+    def _both(self) -> IntColumn:
         """The victims if all are ready, and the starting pods that go beside them if none becomes ready."""
         first = self._first([*self._before, *self._after])
         others = ~np.isin(self._workload.rows, first)

@@ -19,7 +19,7 @@ being level on the first (`satisfaction`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,7 @@ from trimtab.ranking import certainty
 from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
 from trimtab.ranking.contenders import Contenders, Criterion
 from trimtab.ranking.levelings import Leveling, leveling
+from trimtab.ranking.obstacles import Obstacle, obstacles
 from trimtab.ranking.sequences import (
     LAST_BEFORE_PLAN,
     RemovalSequence,
@@ -42,19 +43,7 @@ from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
 
-__all__ = ["Leveling", "Plan", "Policy", "StockChoice", "Victim", "Workload", "plan", "possible_victims"]
-
-_NAMED = 3
-"""How many domains an explanation names before it counts the rest."""
-_STANDING: Mapping[Criterion, str] = {
-    Criterion.REVISION: "of an older revision",
-    Criterion.UNASSIGNED: "without a node",
-    Criterion.PHASE: "not running yet",
-    Criterion.AVAILABLE: "not available",
-    Criterion.READY: "not ready",
-    Criterion.COST: "with a lower cost of another writer",
-}
-"""What pods are that go before all others, by the criterion that decides."""
+__all__ = ["Leveling", "Obstacle", "Plan", "Policy", "StockChoice", "Victim", "Workload", "plan", "possible_victims"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +70,7 @@ class Plan:
     victims: tuple[Victim, ...]
     stock: StockChoice
     levelings: tuple[Leveling, ...]
-    obstacles: tuple[str, ...]
+    obstacles: tuple[Obstacle, ...]
     """What prevents a level result, where there is none."""
     guaranteed: int
     """On how many constraints, from the first on, no other choice would be more level."""
@@ -139,7 +128,10 @@ def plan(
         victims=victims,
         stock=StockChoice(pod_keys(snapshot, possible.always), pod_keys(snapshot, possible.possible)),
         levelings=levelings,
-        obstacles=(*sequence.notes, *_obstacles(levelings, victims, _standing(sequence, stock, workload))),
+        obstacles=(
+            *map(Obstacle, sequence.notes),
+            *obstacles(levelings, victims, _standing(sequence, stock, workload)),
+        ),
         guaranteed=_guaranteed(sequence, workload),
     )
 
@@ -203,50 +195,8 @@ def _standing(sequence: RemovalSequence, stock: Order, workload: Workload) -> Ma
     return Counter(criterion for criterion in criteria if criterion.number <= last)
 
 
-def _obstacles(
-    levelings: Iterable[Leveling], victims: Sequence[Victim], standing: Mapping[Criterion, int]
-) -> Iterable[str]:
-    """Why the result is not level, where it is not."""
-    ranked = sum(bool(victim.parts) for victim in victims)
-    emptied = sum(victim.by_subset for victim in victims)
-    for each in levelings:
-        if each.skew_after <= 1:
-            continue
-        yield from _short_domains(each)
-        if standing:
-            yield f"{each.topology_key}: {_went_first(standing)}"
-        if emptied:
-            yield f"{each.topology_key}: {_number(emptied, 'pod')} had to go first, whose subsets are emptied first"
-        if ranked:
-            yield f"{each.topology_key}: the policy's strategies come before the balance"
-
-
-def _went_first(standing: Mapping[Criterion, int]) -> str:
-    """How many pods went before all others, and what they are."""
-    kinds = [f"{count} {_STANDING[criterion]}" for criterion, count in standing.items()]
-    words = ", ".join(kinds) if len(kinds) > 1 else _STANDING[next(iter(standing))]
-    return f"{_number(sum(standing.values()), 'pod')} had to go first whatever the balance: {words}"
-
-
-def _short_domains(found: Leveling) -> Iterable[str]:
-    """Domains that had too few pods to begin with: a scale-down adds none."""
-    level = sum(found.after) // max(len(found.after), 1)
-    pairs = zip(found.domains, found.before, strict=True)
-    short = [f"{domain} ({count})" for domain, count in pairs if count < level]
-    if short:
-        more = f" and {len(short) - _NAMED} more" if len(short) > _NAMED else ""
-        yield (
-            f"{found.topology_key}: {', '.join(short[:_NAMED])}{more} had fewer than {level} pods before, and "
-            "a scale-down adds none"
-        )
-
-
 def _check_target(replicas: int, size: int) -> None:
     if replicas < 0:
         raise InvalidError("replicas", f"{replicas} is negative; write 0 or more")
     if replicas > size:
         raise InvalidError("replicas", f"{replicas} is more than the {size} pods there are: this is no scale-down")
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

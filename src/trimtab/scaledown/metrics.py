@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from trimtab.ranking.hedges import Unhedged
 from trimtab.ranking.plan import Plan
 from trimtab.scaledown.results.levels import LevelCheck, LevelResult
 
@@ -116,6 +117,11 @@ class Metrics:
             *("topology_key", "state", "mode"),
         )
         self._written = self._counter("costs_written", "Costs that were written to pods.")
+        self._unhedged = self._counter(
+            "unhedged_plans",
+            "Plans without costs for the case that starting pods become ready before the controller acts, by reason.",
+            "reason",
+        )
         self._reverted = self._counter("costs_reverted", "Costs that were reverted, by reason.", "reason")
         self._not_reverted = self._counter(
             "costs_not_reverted",
@@ -218,6 +224,10 @@ class Metrics:
     def record_costs_written(self, count: int) -> None:
         """So many costs were written."""
         self._written.inc(count)
+
+    def record_unhedged(self, reason: Unhedged) -> None:
+        """A plan was delivered without costs for the case that starting pods become ready."""
+        self._unhedged.labels(reason.value).inc()
 
     def record_costs_reverted(self, count: int, reason: str) -> None:
         """So many costs were reverted."""

@@ -19,6 +19,7 @@ from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery, Expectation, PodCost, deliver, is_settled
 from trimtab.ranking.delivery import expectations as delivery_expectations
 from trimtab.ranking.explicit import Explicit
+from trimtab.ranking.hedges import Unhedged
 from trimtab.ranking.levelings import Leveling
 from trimtab.ranking.plan import Plan, Policy, Victim
 from trimtab.ranking.plan import Workload as RankedWorkload
@@ -33,6 +34,15 @@ from trimtab.scaledown.view import Workload
 from trimtab.snapshot import Snapshot
 
 ForeignCosts = Literal["Obey", "TieBreak"]
+_UNHEDGED = (
+    "some pods are starting; if they become ready before the controller acts, a better result than the plan's may be "
+    "possible, for which no costs are written"
+)
+_UNHEDGED_CAUSES: Mapping[Unhedged, str] = {
+    Unhedged.TOO_MANY_COSTS: "they would be too many",
+    Unhedged.RANKS_FOR_ONE_STEP: "a strategy of the policy ranks pods for one deletion at a time",
+    Unhedged.NOT_CERTAIN: "the plan's own result would not be certain with them",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +222,20 @@ def reason_without_costs(plans: Sequence[ControllerPlan]) -> HoldOutcome:
 
 
 def warnings(plans: Sequence[ControllerPlan], *, is_complete: bool = True) -> tuple[str, ...]:
-    """The warnings for the user: the result of the plan, what may be left without it, and why it is not level."""
+    """The warnings for the user: what the plan leaves, what may be left without it, and why it may not be the best."""
     several = len(plans) > 1
-    texts = ((each, text) for each in plans for text in (_outlook(each, is_complete), *_obstacles(each)))
+    texts = (
+        (each, text)
+        for each in plans
+        for text in (_outlook(each, is_complete), *_obstacles(each), *hedge_warnings(each))
+    )
     return tuple(f"{each.size.name}: {text}" if several else text for each, text in texts)
+
+
+def hedge_warnings(plan: ControllerPlan) -> tuple[str, ...]:
+    """Why the plan has no costs for the case that starting pods become ready, where it should have them."""
+    reason = None if plan.delivery is None else plan.delivery.unhedged
+    return () if reason is None else (f"{_UNHEDGED}: {_UNHEDGED_CAUSES[reason]}",)
 
 
 def _obstacles(plan: ControllerPlan) -> tuple[str, ...]:
@@ -223,7 +243,7 @@ def _obstacles(plan: ControllerPlan) -> tuple[str, ...]:
     leveling = decisive_leveling(plan.plan)
     if plan.delivery is None or leveling is None or leveling.skew_after <= 1:
         return ()
-    return tuple(each for each in plan.plan.obstacles if each.startswith(f"{leveling.topology_key}: "))
+    return tuple(str(each) for each in plan.plan.obstacles if each.topology_key == leveling.topology_key)
 
 
 def _outlook(plan: ControllerPlan, is_complete: bool) -> str:

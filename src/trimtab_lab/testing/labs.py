@@ -288,15 +288,15 @@ class InMemoryLab:
         """Bind a pod, unless it has a node, and set its readiness."""
         name = pod.metadata.name
         if not pod.spec.node_name:
-            await self.user.bind(name, namespace=NAMESPACE, node=next(self._places))
+            await self.user.bind(name, namespace=pod.metadata.namespace, node=next(self._places))
         now = times.format_time(self.clock.now())
         condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now}
         status = {"phase": "Running", "conditions": [condition]}
-        await self.user.patch(Pod, name, {"status": status}, namespace=NAMESPACE, subresource="status")
+        await self.user.patch(Pod, name, {"status": status}, namespace=pod.metadata.namespace, subresource="status")
 
     async def end(self, pod: Pod) -> None:
         """Remove a pod whose containers have ended."""
-        await self.user.delete(Pod, pod.metadata.name, namespace=NAMESPACE, grace_period_seconds=0)
+        await self.user.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace, grace_period_seconds=0)
 
 
 def deployment(

@@ -13,6 +13,7 @@ from trimtab_lab.apiserver.storage.store import Collection, encode
 from trimtab_lab.apiserver.storage.store import Event as Change
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.requests import Request as LabRequest
+from trimtab_lab.apiserver.verbs.selectors import select
 from trimtab_lab.apiserver.wire import discovery, routes
 from trimtab_lab.apiserver.wire.paths import PathParser, split_version
 
@@ -92,7 +93,7 @@ class Wire:
         return Response(status, {}, body)
 
     async def stream(self, request: Request) -> Stream:
-        """A watch of a whole kind; lists are in pages."""
+        """A watch of the objects that a request selects; lists are in pages."""
         self._check()
         if "sendInitialEvents" in dict(request.params):
             return self._refused(status_error(422, "sendInitialEvents: Forbidden: lists are in pages here"))
@@ -100,12 +101,16 @@ class Wire:
         if target is None:
             raise ValueError(f"a watch of an unknown kind: {request.path}")
         collection = self.cluster.store.collection(target.kind.collection)
-        stream, since = Stream(self, target.kind.plural), int(dict(request.params)["resourceVersion"])
+        params = dict(request.params)
+        stream, since = Stream(self, target.kind.plural), int(params["resourceVersion"])
+        selectors = params.get("labelSelector", ""), params.get("fieldSelector", "")
+        selection = select(target.kind, target.namespace, target.name, *selectors)
 
         def tell(where: Collection, change: Change) -> None:
-            if where is collection and change.version > since:
-                wrapped = target.kind.wrap(change.entry.data)
-                stream.feed(b'{"type":"%b","object":%b}\n' % (change.type.encode(), wrapped))
+            view = selection.view(change) if where is collection and change.version > since else None
+            if view is not None:
+                shown, entry = view
+                stream.feed(b'{"type":"%b","object":%b}\n' % (shown.encode(), target.kind.wrap(entry.data)))
 
         for change in collection.since(since):
             tell(collection, change)

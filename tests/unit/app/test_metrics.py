@@ -11,12 +11,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.test_app import read, whole
 from trimtab import app
+from trimtab.api.configuration import Serving, TrimtabConfiguration
 from trimtab.app.metrics import Metrics
 from trimtab.install import local
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
-from trimtab.kube.sessions import Session
+from trimtab.kube.errors import BadRequest
+from trimtab.kube.sessions import AiohttpStream, Session
+from trimtab.kube.transport import Request
 from trimtab_lab import provisioning
 from trimtab_lab.apiserver.wire.server import Server
 
@@ -57,6 +60,32 @@ async def test_a_process_reports_readiness_leadership_and_its_certificate(tmp_pa
     assert set(found["trimtab_leader"]) == LEASES
     left = found["trimtab_webhook_certificate_expiry_timestamp_seconds"][""] - time.time()
     assert 300 < left / 86400 < 400
+
+
+class WithoutStreamedLists(Session):
+    """Connections to an API server that refuses initial events, as an older one does."""
+
+    async def stream(self, request: Request) -> AiohttpStream:
+        """Open a watch, unless it asks for initial events."""
+        if "sendInitialEvents" in dict(request.params):
+            raise BadRequest("sendInitialEvents is forbidden", call=request.call)
+        return await super().stream(request)
+
+
+async def test_a_process_counts_lists_that_the_api_server_did_not_stream(tmp_path: Path) -> None:
+    """By kind and reason."""
+    async with Server(tmp_path) as server:
+        configured = TrimtabConfiguration(components=("scheduler",), serving=Serving(port=0))
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig), connect=WithoutStreamedLists)
+        task = asyncio.create_task(running.run())
+        labels = {"kind": "Pod", "reason": "refused"}
+        try:
+            while running.registry.get_sample_value("trimtab_list_fallbacks_total", labels) is None:
+                await asyncio.sleep(0)
+                assert not task.done()
+        finally:
+            await cancel(task)
+    assert running.registry.get_sample_value("trimtab_list_fallbacks_total", labels) == 1
 
 
 def test_readiness_and_leadership_are_measured_on_each_scrape() -> None:

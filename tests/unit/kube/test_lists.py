@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kube.chaos import PODS
-from tests.unit.kube.fakes import FakeServer, FakeStream, pod_tree, refused, status
+from tests.unit.kube.fakes import FakeServer, FakeStream, failure, pod_tree, refused, status
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -74,6 +75,8 @@ class Stage:
         self.clock = VirtualClock()
         self.server = Lists(self.clock)
         self.client = Client(self.server, clock=self.clock)
+        self.fallbacks: list[tuple[str, str]] = []
+        self.client.list_fallbacks.on_report = lambda kind, reason: self.fallbacks.append((kind, reason.value))
         self.informer = Informer(self.client, Pod)
         self.told: list[str] = []
         self.informer.subscribe(
@@ -183,8 +186,9 @@ async def test_objects_that_are_missing_are_deleted_when_the_list_is_complete() 
         ),
     ],
 )
-async def test_a_list_that_fails_is_read_in_pages(fail: Any) -> None:
-    """Nothing is deleted because of it; the next list is asked for as initial events again."""
+async def test_a_list_that_fails_is_read_in_pages(fail: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is deleted because of it; it is reported, and the next list is asked for as initial events again."""
+    caplog.set_level(logging.INFO)
     stage = Stage()
     for name in "ab":
         stage.server.put(*PODS, pod_tree(name))
@@ -198,6 +202,8 @@ async def test_a_list_that_fails_is_read_in_pages(fail: Any) -> None:
         assert stage.informer.lists == 1
         assert stage.told == ["+a", "+b"]
         assert (server.asked, server.pages()) == (1, 1)
+        assert stage.fallbacks == [("Pod", "failed")]
+        assert "listed pods in pages, because the streamed list failed: " in caplog.text
         server.expire_watches()
         await stage.clock.advance(60)
         assert server.asked == 2
@@ -205,10 +211,12 @@ async def test_a_list_that_fails_is_read_in_pages(fail: Any) -> None:
         server.end_list(server.version)
         await stage.clock.advance(0)
     assert stage.told == ["+a", "+b", "-a"]
+    assert len(stage.fallbacks) == 1, "streamed lists are not reported"
 
 
-async def test_a_server_that_refuses_is_not_asked_again() -> None:
-    """It is older, or the feature is off: pages are read at once, and for every later list."""
+async def test_a_server_that_refuses_is_not_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    """It is older, or the feature is off: pages are read at once, and for every later list; that is logged once."""
+    caplog.set_level(logging.INFO)
     stage = Stage()
     stage.server.refuses = True
     stage.server.put(*PODS, pod_tree("a"))
@@ -218,6 +226,19 @@ async def test_a_server_that_refuses_is_not_asked_again() -> None:
         await stage.clock.advance(60)
         assert (server.asked, server.pages()) == (1, 2)
     assert stage.told == ["+a"]
+    assert stage.fallbacks == [("Pod", "refused")] * 2
+    assert caplog.text.count("listed pods in pages, because the streamed list was refused: ") == 1
+
+
+async def test_a_kind_that_is_not_served_is_no_list_in_pages() -> None:
+    """Neither the stream nor the pages are there: nothing is reported until a list is complete."""
+    stage = Stage()
+    async with stage.running() as server:
+        server.streams[-1].cut()
+        server.intercept = lambda _: failure(404, "NotFound")
+        await stage.clock.advance(60)
+        assert stage.informer.lists == 0
+    assert stage.fallbacks == []
 
 
 async def test_an_object_that_cannot_be_read_does_not_stop_the_list(caplog: pytest.LogCaptureFixture) -> None:

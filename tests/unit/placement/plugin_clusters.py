@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.unit.placement import plugin_twins as twins
-from tests.unit.placement.plugin_twins import SampleCluster, ScoresByNode, Verdicts
+from tests.unit.placement.plugin_twins import ScoresByNode, Verdicts
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec
-from trimtab.api.core import Namespace
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.placement.framework import CODE_NAMES, Cycle, Filter, Refusals, Score, Scores
@@ -28,24 +28,6 @@ APPS = ("web", "db")
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
-def snapshot_of(sample: SampleCluster, churn: Iterable[Pod] = ()) -> Snapshot:
-    """A snapshot of the cluster. Pods of the churn are added first and deleted again: they must leave no trace."""
-    view = Snapshot()
-    passing = list(churn)
-    for each in passing:
-        view.put(each)
-    for name, labels in sample.namespaces.items():
-        view.put(codec.convert({"metadata": {"name": name, "labels": dict(labels)}}, Namespace))
-    for a_node in sample.nodes:
-        view.put(a_node)
-    for a_pod in sample.pods:
-        view.put(a_pod)
-    for each in passing:
-        if each not in sample.pods:
-            view.drop(Pod, each.metadata.namespace, each.metadata.name)
-    return view
 
 
 def verdicts(view: Snapshot, refusals: Refusals | None) -> Verdicts | None:
@@ -72,7 +54,7 @@ def marks(view: Snapshot, scores: Scores | None, feasible: Iterable[Node]) -> Sc
 
 def filtered(plugin: Filter, incoming: Pod, sample: SampleCluster, churn: Iterable[Pod] = ()) -> Verdicts | None:
     """A filter's verdicts on a cluster."""
-    view = snapshot_of(sample, churn)
+    view = sample.snapshot(churn)
     return verdicts(view, plugin.filter(Cycle(incoming, view)))
 
 
@@ -80,7 +62,7 @@ def scored(
     plugin: Score, incoming: Pod, sample: SampleCluster, feasible: list[Node] | None = None, churn: Iterable[Pod] = ()
 ) -> ScoresByNode | None:
     """A plugin's scores of the feasible nodes of a cluster (all by default)."""
-    view = snapshot_of(sample, churn)
+    view = sample.snapshot(churn)
     chosen = sample.nodes if feasible is None else feasible
     mask = np.zeros(len(view.nodes), dtype=np.bool_)
     mask[[view.nodes.rows.index[n.metadata.name] for n in chosen]] = True

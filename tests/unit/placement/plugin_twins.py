@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import nodeselectors, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node, Taint
@@ -46,27 +46,6 @@ Verdicts = dict[str, Verdict]
 ScoresByNode = dict[str, tuple[int, int]]
 
 PASSED: Verdict = (OK, ())
-
-
-@dataclass
-class SampleCluster:
-    """A cluster as plain lists."""
-
-    nodes: list[Node]
-    pods: list[Pod]
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    def on(self, node: Node) -> list[Pod]:
-        """The pods that take up room on a node."""
-        return [p for p in self.pods if p.spec.node_name == node.metadata.name and not p.finished]
-
-    def domain(self, key: str, value: str) -> list[Pod]:
-        """The pods on all nodes with this label."""
-        return [p for n in self.nodes if n.metadata.labels.get(key) == value for p in self.on(n)]
-
-    def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """A namespace's labels; none where it is not known."""
-        return self.namespaces.get(namespace, {})
 
 
 # --- requests --------------------------------------------------------------------------------------------------------

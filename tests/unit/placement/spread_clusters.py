@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.placement.spread_twin import SampleCluster
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.core import ReplicationController, Service

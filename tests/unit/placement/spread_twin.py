@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec, nodeselectors, selectors, tolerations
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.core import ReplicationController, Service
@@ -18,7 +19,6 @@ from trimtab.api.nodes import DEPRECATED_REGION, DEPRECATED_ZONE, HOSTNAME, REGI
 from trimtab.api.pods import Pod, TopologySpreadConstraint
 from trimtab.api.schedulerconfig import PodTopologySpreadArgs
 from trimtab.api.selectors import Operator, Requirement, Selector
-from trimtab.snapshot import Snapshot
 
 Tree = dict[str, Any]
 OK, NO, NEVER = "Success", "Unschedulable", "UnschedulableAndUnresolvable"
@@ -28,26 +28,6 @@ SYSTEM = [(3, HOSTNAME), (5, ZONE)]
 PROPOSAL = [(1, HOSTNAME), (1, DEPRECATED_ZONE)]
 
 
-@dataclass
-class SampleCluster:
-    """A cluster as plain lists."""
-
-    nodes: list[Node] = field(default_factory=list)
-    pods: list[Pod] = field(default_factory=list)
-    services: list[Service] = field(default_factory=list)
-    controllers: list[ReplicationController] = field(default_factory=list)
-    replica_sets: list[ReplicaSet] = field(default_factory=list)
-    stateful_sets: list[StatefulSet] = field(default_factory=list)
-
-    def snapshot(self) -> Snapshot:
-        """The view of it."""
-        view = Snapshot()
-        everything: list[Any] = [*self.nodes, *self.pods, *self.services, *self.controllers]
-        for each in (*everything, *self.replica_sets, *self.stateful_sets):
-            view.put(each)
-        return view
-
-
 def sample_cluster_of(question: Tree) -> SampleCluster:
     """The cluster that a recorded case describes."""
 
@@ -55,12 +35,12 @@ def sample_cluster_of(question: Tree) -> SampleCluster:
         return [codec.convert(tree, kind) for tree in question.get(name) or []]
 
     return SampleCluster(
-        read("nodes", Node),
-        read("pods", Pod),
-        read("services", Service),
-        read("replicationControllers", ReplicationController),
-        read("replicaSets", ReplicaSet),
-        read("statefulSets", StatefulSet),
+        nodes=read("nodes", Node),
+        pods=read("pods", Pod),
+        services=read("services", Service),
+        controllers=read("replicationControllers", ReplicationController),
+        replica_sets=read("replicaSets", ReplicaSet),
+        stateful_sets=read("statefulSets", StatefulSet),
     )
 
 

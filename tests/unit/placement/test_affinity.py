@@ -16,9 +16,9 @@ from tests.unit.placement.plugin_clusters import (
     node_affinity,
     sample_clusters,
     scored,
-    snapshot_of,
 )
-from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, ScoresByNode, Verdicts
+from tests.unit.placement.plugin_twins import NEVER, PASSED, ScoresByNode, Verdicts
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeAffinityArgs
@@ -188,7 +188,7 @@ def test_an_unknown_field_of_an_added_affinity_is_refused() -> None:
 
 def test_a_changed_node_is_evaluated_again() -> None:
     """Answers are kept for all pods that ask the same, and a node's change makes its own answer void."""
-    view = snapshot_of(CLUSTER)
+    view = CLUSTER.snapshot()
     incoming = pod("p").node_selector(disk="ssd").build()
     before = NodeAffinity().filter(Cycle(incoming, view))
     view.put(node("b", disk="ssd").build())

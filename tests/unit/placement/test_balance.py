@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement.plugin_clusters import agrees, incoming_pods, sample_clusters, scored
-from tests.unit.placement.plugin_twins import SampleCluster, ScoresByNode
+from tests.unit.placement.plugin_twins import ScoresByNode
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeResourcesBalancedAllocationArgs

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.placement import spread_twin as twin
+from tests.unit.placement.samples import SampleCluster
 from tests.unit.placement.spread_clusters import incoming_pods, sample_clusters
-from tests.unit.placement.spread_twin import SampleCluster
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement import spread_twin as twin
+from tests.unit.placement.samples import SampleCluster
 from tests.unit.placement.spread_clusters import incoming_pods, sample_clusters
-from tests.unit.placement.spread_twin import OK, SampleCluster
+from tests.unit.placement.spread_twin import OK
 from trimtab.api import codec, schedulerconfig, selectors
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.errors import InvalidError

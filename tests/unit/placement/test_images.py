@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_clusters import agrees, incoming_pods, sample_clusters, scored, snapshot_of
-from tests.unit.placement.plugin_twins import SampleCluster, ScoresByNode
+from tests.unit.placement.plugin_clusters import agrees, incoming_pods, sample_clusters, scored
+from tests.unit.placement.plugin_twins import ScoresByNode
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api.nodes import Node
 from trimtab.placement.images import ImageLocality, normalized_name
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
@@ -76,7 +77,7 @@ def test_image_scores(nodes: list[NodeBuilder], incoming: PodBuilder, want: Scor
 
 def test_image_scores_follow_added_and_deleted_nodes() -> None:
     """Cached sizes are kept current, and dropped with the last node that has the image."""
-    view = snapshot_of(SampleCluster([node("a").image("app:1", 5).build()], []))
+    view = SampleCluster([node("a").image("app:1", 5).build()], []).snapshot()
     assert view.nodes.image_sizes("other:1") is None
     found = view.nodes.image_sizes("app:1")
     assert found is not None

@@ -16,9 +16,9 @@ from tests.unit.placement.plugin_clusters import (
     incoming_pods,
     sample_clusters,
     scored,
-    snapshot_of,
 )
-from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, SampleCluster, ScoresByNode, Verdicts
+from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, ScoresByNode, Verdicts
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
@@ -349,7 +349,7 @@ def test_a_weight_out_of_range_is_refused(weight: int) -> None:
 
 def test_a_node_that_changes_its_zone_takes_its_pods_along() -> None:
     """Nothing is kept by domain, so a changed label of a node changes where its pods are near to."""
-    view = snapshot_of(SampleCluster(NODES, [db("d", "a").build()]))
+    view = SampleCluster(NODES, [db("d", "a").build()]).snapshot()
     incoming = web().affinity(near(term("db"))).build()
     view.put(node("a", zone="z2").build())
     refusals = InterPodAffinity().filter(Cycle(incoming, view))
@@ -361,7 +361,7 @@ def test_a_node_that_changes_its_zone_takes_its_pods_along() -> None:
 def test_terms_of_a_deleted_pod_do_not_count() -> None:
     """Terms are forgotten with the last pod that holds them."""
     sample = SampleCluster(NODES, [db("d", "a").affinity(away(term("web"))).build()])
-    view = snapshot_of(sample)
+    view = sample.snapshot()
     assert InterPodAffinity().filter(Cycle(web().build(), view)) is not None
     view.drop(Pod, "default", "d")
     assert InterPodAffinity().filter(Cycle(web().build(), view)) is None

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement.plugin_clusters import NAMES, agrees, filtered, sample_clusters
-from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, Verdicts
+from tests.unit.placement.plugin_twins import NEVER, PASSED, Verdicts
+from tests.unit.placement.samples import SampleCluster
 from trimtab.placement.nodename import NodeName
 from trimtab.testing.builders import PodBuilder, node, pod
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.unit.placement import plugin_twins as twins
-from tests.unit.placement.plugin_twins import SampleCluster
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec
 from trimtab.api.core import Namespace
 from trimtab.api.nodes import Node

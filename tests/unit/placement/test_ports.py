@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters
-from tests.unit.placement.plugin_twins import NO, PASSED, SampleCluster
+from tests.unit.placement.plugin_twins import NO, PASSED
+from tests.unit.placement.samples import SampleCluster
 from trimtab.placement.ports import NodePorts
 from trimtab.testing.builders import PodBuilder, node, pod
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters, scored
-from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, SampleCluster, ScoresByNode, Verdict
+from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, ScoresByNode, Verdict
 from tests.unit.placement.plugin_twins import curve as plain_curve
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeResourcesFitArgs, UtilizationShapePoint

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement import spread_twin as twin
+from tests.unit.placement.samples import SampleCluster
 from tests.unit.placement.spread_clusters import NAMES, incoming_pods, sample_clusters
-from tests.unit.placement.spread_twin import SampleCluster
 from trimtab.api import codec
 from trimtab.api.core import Service
 from trimtab.api.nodes import DEPRECATED_REGION, DEPRECATED_ZONE, REGION, ZONE

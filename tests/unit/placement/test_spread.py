@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement import spread_twin as twin
+from tests.unit.placement.samples import SampleCluster
 from tests.unit.placement.spread_clusters import NAMES, RACK, arguments, incoming_pods, sample_clusters
-from tests.unit.placement.spread_twin import NEVER, NO, OK, SampleCluster
+from tests.unit.placement.spread_twin import NEVER, NO, OK
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters, scored
-from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, ScoresByNode, Verdicts
+from tests.unit.placement.plugin_twins import NEVER, PASSED, ScoresByNode, Verdicts
+from tests.unit.placement.samples import SampleCluster
 from trimtab.placement.taints import TaintToleration
 from trimtab.testing.builders import PodBuilder, node, pod
 

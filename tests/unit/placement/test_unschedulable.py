@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters, snapshot_of
-from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, Verdicts
+from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters
+from tests.unit.placement.plugin_twins import NEVER, PASSED, Verdicts
+from tests.unit.placement.samples import SampleCluster
 from trimtab.api.pods import Pod
 from trimtab.placement.framework import Cycle
 from trimtab.placement.unschedulable import NodeUnschedulable
@@ -38,7 +39,7 @@ def test_cordoned_nodes(incoming: PodBuilder, want: Verdicts | None) -> None:
 
 def test_a_refusal_does_not_change_with_the_next_event() -> None:
     """A refusal stays the same if the node is uncordoned later."""
-    view = snapshot_of(CLUSTER)
+    view = CLUSTER.snapshot()
     refusals = NodeUnschedulable().filter(Cycle(pod("p").build(), view))
     view.put(node("b").build())
     assert refusals is not None

@@ -18,6 +18,7 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import Policy
 from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery, PodCost, deliver
+from trimtab.ranking.hedges import Unhedged
 
 Crowd = Sequence[tuple[str, bool]]
 """Pods, by their nodes and whether they are ready."""
@@ -87,6 +88,7 @@ def test_where_all_starting_pods_go_the_other_victims_come_first() -> None:
     assert found.side is Side.VICTIMS
     assert names(found) == ["p0", "p4", "p2"]
     assert not found.is_exact, "which pods go depends on more than costs"
+    assert found.unhedged is None
 
 
 def test_where_a_starting_pod_stays_those_that_go_have_costs_too() -> None:
@@ -102,7 +104,10 @@ def test_no_cost_is_added_where_no_pod_is_starting() -> None:
 def test_ranks_that_hold_for_one_step_are_not_hedged() -> None:
     """They say nothing about what comes after the victims."""
     policy = Policy.of((StrategySpec(name="AntiAffinity"),))
-    assert set(names(delivered(built([*FULL, ("c1", False), ("c1", False)]), 2, policy))) == {"p4", "p5"}
+    found = delivered(built([*FULL, ("c1", False), ("c1", False)]), 2, policy)
+    assert set(names(found)) == {"p4", "p5"}
+    assert found.unhedged is Unhedged.RANKS_FOR_ONE_STEP
+    assert delivered(built(FULL), 2, policy).unhedged is None, "no pod is starting"
 
 
 def test_many_more_costs_are_not_worth_it() -> None:
@@ -111,6 +116,15 @@ def test_many_more_costs_are_not_worth_it() -> None:
     found = delivered(built(crowd), 118)
     assert found.side is Side.SURVIVORS
     assert len(found.costs) == 4
+    assert found.unhedged is Unhedged.TOO_MANY_COSTS
+
+
+def test_more_hedges_than_the_limit_are_not_written() -> None:
+    """Fifty of sixty victims are starting and go in one case, other pods in the other: twice as many costs."""
+    crowd: Crowd = [("a1", True), ("b1", True)] * 60 + [("c1", False)] * 60
+    found = delivered(built(crowd), 50)
+    assert len(found.costs) == 50
+    assert found.unhedged is Unhedged.TOO_MANY_COSTS
 
 
 def test_a_cost_of_another_writer_that_is_obeyed_is_left_alone() -> None:

@@ -20,6 +20,7 @@ from trimtab.api.times import parse_ns
 from trimtab.ranking import Constraint, Leveling, Plan, Policy, Workload, plan
 from trimtab.ranking.certainty import Window
 from trimtab.ranking.contenders import Criterion
+from trimtab.ranking.obstacles import Obstacle
 from trimtab.ranking.victims import Options
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import ClusterBuilder, PodBuilder, cluster, node, pod, uid_for
@@ -93,14 +94,16 @@ def test_a_pod_that_somebody_made_dear_stays() -> None:
     made = planned(cluster("a: a1", "b: b1").running("b1", "b1").with_pods(*dear), 3)
     assert set(made.keys) == {"default/pod-00", "default/pod-01"}
     want = f"{ZONE}: 2 pods had to go first whatever the balance: with a lower cost of another writer"
-    assert made.obstacles[0] == want
+    assert str(made.obstacles[0]) == want
 
 
 def test_obstacles_name_what_the_pods_are_that_go_first() -> None:
     """With a count of each kind, where there are several."""
     starting = [pod("u1").on("b1").created(OLD), pod("u2").created(OLD).phase("Pending")]
     made = planned(cluster("a: a1", "b: b1").running("a1", "a1", "a1", "b1").with_pods(*starting), 4)
-    assert made.obstacles[-1].endswith(": 2 pods had to go first whatever the balance: 1 without a node, 1 not ready")
+    assert made.obstacles[-1] == Obstacle(
+        "2 pods had to go first whatever the balance: 1 without a node, 1 not ready", ZONE
+    )
 
 
 def test_a_cost_that_trimtab_wrote_is_nobodys_wish() -> None:
@@ -128,7 +131,7 @@ def test_what_stands_in_the_way_is_said() -> None:
     """A domain that had too few pods cannot get more by taking away."""
     made = planned(cluster("a: a1", "b: b1", "c: c1").running(*["a1"] * 6, *["b1"] * 6), 6)
     assert made.levelings[0].after == (3, 3, 0)
-    assert made.obstacles == (f"{ZONE}: c (0) had fewer than 2 pods before, and a scale-down adds none",)
+    assert made.obstacles == (Obstacle("c (0) had fewer than 2 pods before, and a scale-down adds none", ZONE),)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_domains_that_had_too_few_pods_are_named(zones: str, short: str) -> None
     made = cluster(*(f"{zone}: {zone}1" for zone in zones)).running(*["a1"] * 12, "b1")
     found = planned(made, len(zones) + 1)
     assert found.levelings[0].after[:3] == (len(zones), 1, 0)
-    assert found.obstacles == (f"{ZONE}: {short} had fewer than 1 pods before, and a scale-down adds none",)
+    assert found.obstacles == (Obstacle(f"{short} had fewer than 1 pods before, and a scale-down adds none", ZONE),)
 
 
 def test_domains_that_the_pods_cannot_be_in_are_no_part_of_the_skew() -> None:
@@ -262,7 +265,7 @@ def test_strategies_come_before_the_balance_and_explain_themselves() -> None:
     assert found.keys[0] == "default/pod-03"
     assert found.victims[0].because == "it ranks higher by the policy's strategies"
     assert [(part.strategy, part.raw) for part in found.victims[0].parts] == [("PreferNoSchedule", 1.0)]
-    assert found.obstacles[-1] == f"{ZONE}: the policy's strategies come before the balance"
+    assert found.obstacles[-1] == Obstacle("the policy's strategies come before the balance", ZONE)
 
 
 def test_ranks_are_ignored_while_one_pod_has_none() -> None:
@@ -271,7 +274,8 @@ def test_ranks_are_ignored_while_one_pod_has_none() -> None:
     policy = Policy(Policy.of([StrategySpec(name="Idle")]).combination, usage={"default/pod-00": 0.5})
     found = plan(Workload.of_all(view, constraints=ZONES), view, policy, replicas=2, now=NOW)
     assert found.levelings[0].after == (1, 1)
-    assert found.obstacles[0].startswith("ranks are ignored: default/pod-01 (by Idle), default/pod-02 (by Idle)")
+    assert found.obstacles[0].topology_key is None
+    assert str(found.obstacles[0]).startswith("ranks are ignored: default/pod-01 (by Idle), default/pod-02 (by Idle)")
 
 
 def test_a_strategy_that_must_be_recomputed_is_after_each_removal() -> None:

@@ -88,7 +88,7 @@ def test_a_level_result_is_given_up_for_the_subsets() -> None:
     assert set(made.keys) == {"default/p2", "default/p3"}
     assert {ZONES[name] for name in ("b1", "b2")} == {"b"}
     assert {victim.because for victim in made.victims} == {"its subset is emptied before others"}
-    assert any("whose subsets are emptied first" in each for each in made.obstacles)
+    assert any("whose subsets are emptied first" in each.cause for each in made.obstacles)
 
 
 @given(

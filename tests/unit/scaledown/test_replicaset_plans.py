@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
 from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery
+from trimtab.ranking.hedges import Unhedged
+from trimtab.ranking.levelings import Leveling
+from trimtab.ranking.obstacles import Obstacle
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.constraints import constraints_for
@@ -197,6 +201,29 @@ def test_warnings_say_why_a_plan_is_not_level() -> None:
     )
     level = plan(workload, snapshot, replicas=2, now=NOW)
     assert warnings([ControllerPlan(size, level, Delivery(Side.VICTIMS, ()))])[1:] == ()
+
+
+@pytest.mark.parametrize("reason", list(Unhedged))
+def test_warnings_say_that_starting_pods_were_not_hedged(reason: Unhedged) -> None:
+    """With the reason."""
+    made = planned("web-1")
+    unhedged = replace(made, delivery=Delivery(Side.VICTIMS, (), unhedged=reason))
+    kept, warning = warnings([unhedged])
+    assert (kept,) == warnings([made])
+    assert warning.startswith("some pods are starting; ")
+
+
+def test_only_obstacles_of_the_constraint_that_decided_are_warned_of() -> None:
+    """The obstacle's topology key chooses, whatever its text begins with."""
+    decided = [
+        Obstacle("too few pods", ZONE),
+        Obstacle("too few pods", HOSTNAME),
+        Obstacle(f"{ZONE}: ranks are ignored"),
+    ]
+    levelings = (Leveling(ZONE, ("a", "b"), (3, 3), (3, 1), (3, 1), (2, 2), stock_is_certain=True),)
+    made = replace(planned("web-1").plan, levelings=levelings, obstacles=tuple(decided))
+    size = ControllerSize("uid", "web-1", 6, 4)
+    assert warnings([ControllerPlan(size, made, Delivery(Side.VICTIMS, ()))])[1:] == (f"{ZONE}: too few pods",)
 
 
 def test_the_warning_names_strategies_where_they_decided() -> None:

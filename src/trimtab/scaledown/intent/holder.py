@@ -317,6 +317,7 @@ class ScaleDownHolder:
         self._remember(checked.identity, result)
         self._reporter.answered(checked, result, planned.plans)
         self._report(checked, planned, result)
+        self._count_unhedged(planned)
         return result
 
     async def _serve_kept(self, checked: CheckedRequest) -> HoldResult:
@@ -378,6 +379,11 @@ class ScaleDownHolder:
             request, plans = checked.request, tuple(each.plan for each in planned.deliverable)
             identity = (request.kind, request.namespace, request.name, request.before, request.after)
             self._on_plan(DeliveredPlan(checked.policy, *identity, plans, self._clock.now(), result.error))
+
+    def _count_unhedged(self, planned: PlannedRequest) -> None:
+        for plan in planned.deliverable:
+            if plan.delivery is not None and plan.delivery.unhedged is not None:
+                self.metrics.record_unhedged(plan.delivery.unhedged)
 
     def _remember(self, identity: tuple[str, int, int], result: HoldResult) -> None:
         self._results[identity] = result

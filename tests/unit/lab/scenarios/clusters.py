@@ -1,63 +1,63 @@
-"""A control plane in memory, as far as a story sees of one: it keeps Deployments at their size, at once.
+"""A cluster in memory for stories: the lab with its workload controllers, on virtual time.
 
-It places each new pod in the emptiest zone, and removes the youngest first. Time is virtual.
+Each new pod is placed in the emptiest zone, and runs at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
-from tests.unit.kube.fakes import FakeServer
-from trimtab.api import times
-from trimtab.api.apps import Deployment
-from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
-from trimtab.kube.informers import Informer
-from trimtab.kube.transport import Request
-from trimtab.testing.clocks import VirtualClock
+from trimtab.api.nodes import ZONE, Node
+from trimtab.api.pods import Pod
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.actions import NodeActions
+from trimtab_lab.testing import InMemoryLab
 
-CORE, APPS = "/api/v1", "/apis/apps/v1"
-ZONE = "topology.kubernetes.io/zone"
+T = TypeVar("T")
+_STEP = 0.5
+"""Seconds that pass whenever everything has settled while a story is played."""
 
 
 @dataclass(slots=True)
 class Nodes:
     """Nodes that change at once, and record the operations on them."""
 
-    control_plane: FakeControlPlane
+    lab: StoryLab
     shape: Shape
     operations: list[tuple[str, list[str]]] = field(default_factory=list)
 
     async def reshape(self, shape: Shape) -> None:
         """Nodes of the shape, all ready; no others."""
-        for name in self.shape.nodes:
-            if name not in shape.nodes:
-                self.control_plane.server.drop(CORE, "nodes", name)
-        self.shape = shape
+        present = {node.metadata.name for node in (await self.lab.user.list(Node)).items}
+        for name in present & self.shape.nodes.keys() - shape.nodes.keys():
+            await self.lab.user.delete(Node, name)
         for plan in shape.nodes.values():
-            self._set(plan.name, dict(plan.labels), ready=True)
+            if plan.name not in present:
+                await self.lab.user.create(Node, {"metadata": {"name": plan.name, "labels": dict(plan.labels)}})
+                await self._set_ready(plan.name, "True")
+        self.shape = shape
 
     async def fail(self, names: Sequence[str]) -> None:
         """Make nodes unready; their pods are replaced, and stay terminating."""
-        await self._operate("fail", names, ready=False)
-        for tree in self.control_plane.pods():
-            if tree["spec"].get("nodeName") in names:
-                self.control_plane.terminate(tree)
-        self.control_plane.reconcile()
+        self.operations.append(("fail", list(names)))
+        self.lab.failed |= set(names)
+        for name in names:
+            await self._set_ready(name, "Unknown")
+        for pod in await self.lab.pods():
+            if pod.spec.node_name in names:
+                await self.lab.user.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace)
 
     async def recover(self, names: Sequence[str]) -> None:
         """Make nodes ready; their terminating pods are removed."""
-        await self._operate("recover", names, ready=True)
-        for tree in self.control_plane.pods():
-            if tree["spec"].get("nodeName") in names and tree["metadata"].get("deletionTimestamp"):
-                self.control_plane.remove(tree)
+        self.operations.append(("recover", list(names)))
+        self.lab.failed -= set(names)
+        for name in names:
+            await self._set_ready(name, "True")
 
     async def cordon(self, names: Sequence[str]) -> None:
         """Record the operation."""
@@ -71,114 +71,63 @@ class Nodes:
         """Record the operation."""
         self.operations.append(("drain", list(names)))
 
-    async def _operate(self, what: str, names: Sequence[str], *, ready: bool) -> None:
-        self.operations.append((what, list(names)))
-        for name in names:
-            self._set(name, dict(self.shape.nodes[name].labels), ready=ready)
-
-    def _set(self, name: str, labels: dict[str, str], *, ready: bool) -> None:
-        status = {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]}
-        tree = {"metadata": {"name": name, "labels": labels}, "status": status}
-        self.control_plane.server.put(CORE, "nodes", tree)
+    async def _set_ready(self, name: str, status: str) -> None:
+        change = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+        await self.lab.user.patch(Node, name, change, subresource="status")
 
 
-@dataclass(slots=True)
-class FakeControlPlane:
-    """The server, its only controller, and the nodes of the runs on it."""
+class StoryLab(InMemoryLab):
+    """A cluster in which stories are played, each in a namespace of its own."""
 
-    clock: VirtualClock = field(default_factory=VirtualClock)
-    is_stopped: bool = False
-    """Whether the controller does nothing."""
-    made: int = 0
-    nodes: list[Nodes] = field(default_factory=list)
-    server: FakeServer = field(init=False)
-    client: Client = field(init=False)
+    def __init__(self) -> None:
+        super().__init__()
+        self.connection = self.connect()
+        """The connection of those who play stories."""
+        self.player = self.client(self.connection)
+        self.nodes: list[Nodes] = []
+        """The nodes of each run."""
+        self.failed: set[str] = set()
+        """The nodes on which no pod terminates."""
+        self.is_paused = False
+        """Whether pods neither start nor terminate."""
 
-    def __post_init__(self) -> None:
-        self.server = FakeServer(self.clock)
-        self.server.intercept = self._before
-        self.client = Client(self.server, clock=self.clock)
+    async def all(self, kind: type[T]) -> list[T]:
+        """All objects of a kind, in all namespaces."""
+        return list((await self.user.list(kind)).items)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[FakeControlPlane]:
-        """With its controller running."""
-        informer = Informer(self.client, Deployment)
-        informer.subscribe(added=lambda _: self.reconcile(), updated=lambda _, __: self.reconcile())
-        task = asyncio.create_task(informer.run())
-        try:
-            yield self
-        finally:
-            await cancel(task)
+    def waits(self, pod: Pod) -> bool:
+        """Whether a kubelet that works has something to do for a pod."""
+        return super().waits(pod) and not self.is_paused and pod.spec.node_name not in self.failed
+
+    async def run_pod(self, pod: Pod, *, ready: bool = True) -> None:
+        """Place a pod in the emptiest zone, and run it."""
+        if not pod.spec.node_name:
+            self.place_on(await self._emptiest(pod))
+        await super().run_pod(pod, ready=ready)
+
+    async def _emptiest(self, pod: Pod) -> str:
+        """A node of the zone that has the fewest pods of the same story."""
+        nodes = {each.metadata.name: each.metadata.labels for each in await self.all(Node)}
+        suitable = [name for name, labels in nodes.items() if pod.spec.node_selector.items() <= labels.items()]
+        placed = Counter(each.spec.node_name for each in await self.pods() if each.spec.node_name in suitable)
+        zones: Counter[str] = Counter()
+        for name, count in placed.items():
+            zones[nodes[name][ZONE]] += count
+        ready = set(suitable) - self.failed
+        return min(ready, key=lambda name: (zones[nodes[name][ZONE]], placed[name], name))
 
     @asynccontextmanager
     async def simulate(self, shape: Shape) -> AsyncIterator[NodeActions]:
         """The nodes of a run."""
-        nodes = Nodes(self, shape)
+        nodes = Nodes(self, Shape(name=shape.name))
         self.nodes.append(nodes)
         await nodes.reshape(shape)
         yield nodes
 
-    def pods(self) -> list[dict[str, Any]]:
-        """All pods."""
-        return self.server.objects("pods")
-
-    def reconcile(self) -> None:
-        """Create or delete the pods of every Deployment, and update its status."""
-        for deployment in self.server.objects("deployments"):
-            if not self.is_stopped:
-                self._resize(deployment)
-                self._report(deployment)
-
-    def terminate(self, tree: dict[str, Any]) -> None:
-        """Mark a pod as terminating."""
-        metadata = {**tree["metadata"], "deletionTimestamp": times.format_time(self.clock.now())}
-        self.server.put(CORE, "pods", {**tree, "metadata": metadata})
-
-    def remove(self, tree: dict[str, Any]) -> None:
-        """Remove a pod."""
-        self.server.drop(CORE, "pods", f"{tree['metadata']['namespace']}/{tree['metadata']['name']}")
-
-    def _of(self, deployment: dict[str, Any]) -> list[dict[str, Any]]:
-        namespace = deployment["metadata"]["namespace"]
-        mine = [tree for tree in self.pods() if tree["metadata"]["namespace"] == namespace]
-        return [tree for tree in mine if not tree["metadata"].get("deletionTimestamp")]
-
-    def _resize(self, deployment: dict[str, Any]) -> None:
-        pods, wanted = self._of(deployment), deployment["spec"]["replicas"]
-        for tree in pods[wanted:]:
-            self.remove(tree)
-        for _ in range(wanted - len(pods)):
-            self._create(deployment)
-
-    def _create(self, deployment: dict[str, Any]) -> None:
-        self.made += 1
-        now = times.format_time(self.clock.now())
-        name, namespace = f"web-{self.made}", deployment["metadata"]["namespace"]
-        template = deployment["spec"]["template"]
-        metadata = {**template["metadata"], "name": name, "namespace": namespace, "creationTimestamp": now}
-        condition = {"type": "Ready", "status": "True", "lastTransitionTime": now}
-        status = {"phase": "Running", "conditions": [condition]}
-        spec = {**template["spec"], "nodeName": self._emptiest(deployment)}
-        self.server.put(CORE, "pods", {"metadata": metadata, "spec": spec, "status": status})
-
-    def _emptiest(self, deployment: dict[str, Any]) -> str:
-        nodes = {tree["metadata"]["name"]: tree for tree in self.server.objects("nodes")}
-        ready = [name for name, tree in nodes.items() if tree["status"]["conditions"][0]["status"] == "True"]
-        zone = {name: nodes[name]["metadata"]["labels"][ZONE] for name in nodes}
-        count = Counter(zone[tree["spec"]["nodeName"]] for tree in self._of(deployment))
-        return str(min(ready, key=lambda name: (count[zone[name]], name)))
-
-    def _report(self, deployment: dict[str, Any]) -> None:
-        wanted = deployment["spec"]["replicas"]
-        said = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), wanted)
-        if deployment.get("status") != said:
-            self.server.put(APPS, "deployments", {**deployment, "status": said})
-
-    def _before(self, request: Request) -> None:
-        """Delete the objects of a deleted namespace."""
-        root, _, name = request.path.rpartition("/")
-        if request.method == "DELETE" and root == f"{CORE}/namespaces":
-            for group, plural in ((APPS, "deployments"), (CORE, "pods")):
-                for tree in self.server.objects(plural):
-                    if tree["metadata"]["namespace"] == name:
-                        self.server.drop(group, plural, f"{name}/{tree['metadata']['name']}")
+    async def play(self, playing: Awaitable[T]) -> T:
+        """Run pods, and let time pass, until a story has been played."""
+        task = asyncio.ensure_future(playing)
+        while not task.done():
+            await self.run_pods()
+            await self.advance(_STEP)
+        return await task

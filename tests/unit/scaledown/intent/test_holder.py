@@ -486,6 +486,19 @@ async def test_pods_may_become_ready_before_the_controller_acts(
     assert not any(cluster.count("misses_total", cause=cause.value) for cause in MissCause)
 
 
+async def test_costs_that_are_left_out_for_starting_pods_are_reported(cluster: ScaleCluster) -> None:
+    """They would be more than fifty: a warning, the event, the record and a metric say so."""
+    await cluster.grow(64, *(f"{zone}-{number}" for zone in "abc" for number in range(4)))
+    starting = [each.metadata.name for each in await cluster.pods() if each.spec.node_name == "c-0"]
+    await set_ready(cluster, starting, "False")
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    (warning,) = [text for text in held.warnings if "starting" in text]
+    assert warning.endswith("no costs are written: they would be too many")
+    assert warning in cluster.events[-1][1]
+    assert warning in cluster.holder.history.records()[0].warnings
+    assert cluster.count("unhedged_plans_total", reason="too-many-costs") == 1
+
+
 async def set_ready(cluster: ScaleCluster, names: list[str], status: str) -> None:
     """Let pods be ready, or not."""
     for name in names:
