@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
@@ -44,13 +45,12 @@ _OWN_METADATA = ("name", "uid", "resource_version", "creation_timestamp", "delet
 
 _pack = msgspec.msgpack.Encoder().encode
 _set = msgspec.structs.force_setattr
-_copy: Callable[[Any], Any] = operator.methodcaller("__copy__")
 
 
 class PodPool:
     """Keeps one copy of the parts that pods have in common."""
 
-    __slots__ = ("_annotations", "_containers", "_latest", "_metadata", "_specs", "_statuses")
+    __slots__ = ("_annotations", "_containers", "_latest", "_latest_annotations", "_metadata", "_specs", "_statuses")
 
     def __init__(self) -> None:
         self._latest: Pod | None = None
@@ -59,6 +59,7 @@ class PodPool:
         self._statuses = _Part(PodStatus, _OWN_STATUS, "container_statuses")
         self._metadata = _Part(ObjectMeta, _OWN_METADATA, "labels")
         self._annotations: dict[bytes, Mapping[str, str]] = {}
+        self._latest_annotations: Mapping[str, str] = {}
         self._containers: dict[bytes, ContainerStatus] = {}
         """Of statuses: those of one template differ in restarts, and each container has few such states."""
 
@@ -72,16 +73,16 @@ class PodPool:
             return pod
         spec, status, metadata = pod.spec, pod.status, pod.metadata
         if (like_spec := self._specs.alike(spec)) is not spec:
-            _set(pod, "spec", _of_template(like_spec, node_name=sys.intern(spec.node_name)))
+            _set(pod, "spec", replace(like_spec, node_name=sys.intern(spec.node_name)))
         if (like_status := self._statuses.alike(status, self._share_containers)) is not status:
-            _set(pod, "status", _of_template(like_status, conditions=status.conditions, pod_ip=status.pod_ip))
+            _set(pod, "status", replace(like_status, conditions=status.conditions, pod_ip=status.pod_ip))
         if (like_metadata := self._metadata.alike(metadata)) is not metadata:
             _set(pod, "metadata", self._own_metadata(like_metadata, metadata))
         self._latest = pod
         return pod
 
     def _own_metadata(self, alike: ObjectMeta, metadata: ObjectMeta) -> ObjectMeta:
-        return _of_template(
+        return replace(
             alike,
             name=metadata.name,
             uid=metadata.uid,
@@ -101,6 +102,11 @@ class PodPool:
                 _set(status, field, shared)
 
     def _shared(self, annotations: Mapping[str, str]) -> Mapping[str, str]:
+        if annotations != self._latest_annotations:
+            self._latest_annotations = self._known(annotations)
+        return self._latest_annotations
+
+    def _known(self, annotations: Mapping[str, str]) -> Mapping[str, str]:
         if len(self._annotations) >= _ANNOTATIONS_LIMIT:
             self._annotations.clear()
         return self._annotations.setdefault(_pack(annotations), annotations)
@@ -109,11 +115,12 @@ class PodPool:
 class _Part:
     """The distinct values of one part of pods, which the pods' own fields are left out of.
 
-    Packing takes much longer than comparing objects that are identical. So a part that has been adopted before, by this
-    pool or by another one, is recognized by its field `main`, which no two distinct parts share.
+    Packing takes much longer than comparing. So a part is compared with the latest one first: lists have the pods of a
+    template one after another. And a part that has been adopted before, by this pool or by another one, is recognized
+    by its field `main`, which no two distinct parts share.
     """
 
-    __slots__ = ("_by_main", "_known", "_main", "_shared_values")
+    __slots__ = ("_by_main", "_known", "_latest", "_main", "_shared_values")
 
     def __init__(self, kind: type[msgspec.Struct], own: tuple[str, ...], main: str) -> None:
         self._main: Callable[[Any], Any] = operator.attrgetter(main)
@@ -121,6 +128,8 @@ class _Part:
         self._known: dict[bytes, Any] = {}
         self._by_main: dict[int, Any] = {}
         """Parts of the pool by the identity of their field `main`, which is its alone while the pool holds it."""
+        self._latest: tuple[tuple[Any, ...], Any] = ((), None)
+        """The part that was found last, after its shared values."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -130,11 +139,20 @@ class _Part:
 
         `share` is called for the first one, to replace what it has in common with parts that are not equal.
         """
-        values, main = self._shared_values(part), id(self._main(part))
-        adopted_before = self._by_main.get(main)
+        values = self._shared_values(part)
+        latest_values, latest = self._latest
+        if values == latest_values:
+            found: S = part if all(map(operator.is_, latest_values, values)) else latest
+            return found
+        adopted_before = self._by_main.get(id(self._main(part)))
         if adopted_before is not None and all(map(operator.is_, self._shared_values(adopted_before), values)):
             return part
-        packed = _pack(values)
+        made = self._find(part, _pack(values), share)
+        self._latest = (self._shared_values(made), made)
+        return made
+
+    def _find(self, part: S, packed: bytes, share: Callable[[S], None] | None) -> S:
+        """The known part with these shared values; the part itself, if there is none yet."""
         known: S | None = self._known.get(packed)
         if known is not None:
             return known
@@ -145,14 +163,6 @@ class _Part:
             share(part)
         self._known[packed] = self._by_main[id(self._main(part))] = part
         return part
-
-
-def _of_template(alike: S, **own: Any) -> S:
-    """A part like this one, with its own fields."""
-    made: S = _copy(alike)
-    for field, value in own.items():
-        _set(made, field, value)
-    return made
 
 
 def share(pods: Iterable[Pod], pool: PodPool | None = None) -> None:
@@ -166,7 +176,8 @@ def trim(pod: Pod) -> Pod:
     """Remove from the pod what nothing reads. Only for pods that are kept, and only before others have them."""
     conditions = pod.status.conditions
     if conditions:
-        _set(pod.status, "conditions", tuple([_interned(each) for each in conditions if _is_read(each)]))
+        read = [each for each in conditions if each.type not in UNREAD_CONDITIONS and not _is_scheduled(each)]
+        _set(pod.status, "conditions", tuple(map(_interned, read)))
     annotations = pod.metadata.annotations
     unread = [name for name in annotations if name.startswith(UNREAD_ANNOTATIONS)]
     if unread:
@@ -174,9 +185,8 @@ def trim(pod: Pod) -> Pod:
     return pod
 
 
-def _is_read(condition: PodCondition) -> bool:
-    kind = condition.type
-    return kind not in UNREAD_CONDITIONS and (kind != "PodScheduled" or condition.status != "True")
+def _is_scheduled(condition: PodCondition) -> bool:
+    return condition.type == "PodScheduled" and condition.status == "True"
 
 
 def _interned(condition: PodCondition) -> PodCondition:

@@ -92,29 +92,44 @@ class Lister(Generic[T]):
 
 async def _parts(stream: Stream, model: type[T]) -> AsyncGenerator[Page[T], None]:
     """The parts of a list, up to the bookmark that ends the initial events."""
-    read, lines = watches.lines_reader(model), watches.Lines()
-    async for chunk in _chunks(stream):
-        for page in _grouped(read(lines.feed(chunk))):
+    read_all, read = watches.objects_reader(model), watches.reader(model)
+    async for lines in _lines(stream):
+        objects = read_all(lines)
+        if objects is not None:
+            for start in range(0, len(objects), PART):
+                yield Page(tuple(objects[start : start + PART]), "")
+            continue
+        for page in _grouped(read(line) for line in lines.split(b"\n") if line):
             yield page
             if page.resource_version:
                 return
     raise Unreachable("the initial events ended before the list was complete")
 
 
-async def _chunks(stream: Stream) -> AsyncGenerator[bytes, None]:
-    """The stream in chunks of many events, since API servers send each alone; from a bookmark on, as it comes."""
+async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:
+    """The stream in texts of many lines, since API servers send each alone; from a bookmark on, as they come.
+
+    An incomplete last line is dropped.
+    """
     waiting, size, tail = list[bytes](), 0, b""
     has_bookmark = False
     while chunk := await stream.read():
-        waiting.append(chunk)
+        has_bookmark = has_bookmark or _has_bookmark(tail, chunk)
+        tail = (tail + chunk[-len(_BOOKMARK) :])[-len(_BOOKMARK) :]
+        end = chunk.rfind(b"\n") + 1
         size += len(chunk)
-        has_bookmark = has_bookmark or _BOOKMARK in tail + chunk
-        tail = (tail + chunk)[-len(_BOOKMARK) :]
-        if has_bookmark or size >= _CHUNK:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)
+        if end and (has_bookmark or size >= _CHUNK):
+            yield b"".join((*waiting, chunk[:end]))
+            waiting, size = [chunk[end:]], len(chunk) - end
+        else:
+            waiting.append(chunk)
+    rest = b"".join(waiting)
+    yield rest[: rest.rfind(b"\n") + 1]
+
+
+def _has_bookmark(tail: bytes, chunk: bytes) -> bool:
+    """Whether a bookmark has begun in this chunk, or in the end of the one before."""
+    return _BOOKMARK in chunk or _BOOKMARK in tail + chunk[: len(_BOOKMARK)]
 
 
 def _grouped(events: Iterable[WatchEvent[T]]) -> Iterator[Page[T]]:

@@ -12,7 +12,7 @@ key and the reason, whatever the decoder raised. `unreadable` reports them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -34,7 +34,8 @@ MODIFIED = "MODIFIED"
 DELETED = "DELETED"
 BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
-CHANGES = frozenset((ADDED, MODIFIED, DELETED))
+PRESENT = frozenset((ADDED, MODIFIED))
+CHANGES = PRESENT | {DELETED}
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark after the initial events of a watch."""
 PART = 50
@@ -144,18 +145,21 @@ def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
     return read
 
 
-def lines_reader(model: type[T]) -> Callable[[Sequence[bytes]], list[WatchEvent[T]]]:
-    """A function that decodes several lines of a watch at once: a call for each takes as long as a small object."""
-    shape, read = _event_of(cast("Hashable", model)), reader(model)
+def objects_reader(model: type[T]) -> Callable[[bytes], list[T] | None]:
+    """A function that decodes several lines of a watch at once: a call for each takes as long as a small object.
 
-    def read_all(lines: Sequence[bytes]) -> list[WatchEvent[T]]:
+    It returns the objects if each line adds or changes one that can be read; None if there is any other line.
+    """
+    shape = _event_of(cast("Hashable", model))
+
+    def read_all(lines: bytes) -> list[T] | None:
         try:
-            events = codec.decode_lines_exactly(b"\n".join(lines), shape)
+            events = codec.decode_lines_exactly(lines, shape)
         except Exception:  # noqa: BLE001 - whatever it is, it is found again in its line
-            return [read(line) for line in lines]
-        if not all(event.type in CHANGES for event in events):
-            return [read(line) for line in lines]
-        return [WatchEvent(event.type, event.object, _version(event.object)) for event in events]
+            return None
+        if not PRESENT.issuperset([event.type for event in events]):
+            return None
+        return [event.object for event in events]
 
     return read_all
 

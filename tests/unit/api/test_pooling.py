@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from trimtab.api import codec, pooling
@@ -95,6 +96,25 @@ def test_the_pod_that_was_adopted_last_is_not_examined_again(monkeypatch: pytest
     for pod in (pods[0], pods[0], pods[1], pods[0]):
         assert pool.adopt(pod) is pod
     assert len(examined) == 3 * 3
+
+
+def test_pods_of_a_template_one_after_another_are_not_packed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are compared with the pod before, which takes less."""
+    packed: list[Any] = []
+
+    def pack(value: Any) -> bytes:
+        packed.append(value)
+        return msgspec.msgpack.encode(value)
+
+    monkeypatch.setattr(pooling, "_pack", pack)
+    pool = PodPool()
+    first = pool.adopt(codec.convert(tree("a", team="x"), Pod))
+    packed.clear()
+    second = pool.adopt(codec.convert(tree("b", team="x"), Pod))
+    assert not [each for each in packed if each != second.metadata.annotations]
+    assert second.spec.containers is first.spec.containers
+    assert second.status.container_statuses is first.status.container_statuses
+    assert second.metadata.labels is first.metadata.labels
 
 
 def test_a_full_pool_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:

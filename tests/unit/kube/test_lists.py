@@ -15,6 +15,7 @@ import pytest
 from tests.unit.kube.chaos import PODS
 from tests.unit.kube.fakes import FakeServer, FakeStream, failure, pod_tree, refused, status
 from trimtab.api.pods import Pod
+from trimtab.kube import lists
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Timeout
@@ -130,6 +131,33 @@ async def test_the_bookmark_may_come_in_pieces() -> None:
             server.streams[-1].feed(line[at : at + 1])
         await stage.clock.advance(0)
     assert stage.informer.lists == 1
+
+
+@pytest.mark.parametrize("size", [1, 7, 90, 1000])
+async def test_objects_may_come_in_any_pieces(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is read once, whole, however the connection splits the lines."""
+    monkeypatch.setattr(lists, "_CHUNK", 200)
+    stage = Stage()
+    async with stage.running() as server:
+        trees = [server.present(f"p{number}", number) for number in range(1, 30)]
+        lines = b"".join(json.dumps({"type": "ADDED", "object": tree}).encode() + b"\n" for tree in trees)
+        for at in range(0, len(lines), size):
+            server.streams[-1].feed(lines[at : at + size])
+        server.end_list()
+        await stage.informer.wait_synced()
+    assert stage.told == [f"+p{number}" for number in range(1, 30)]
+
+
+async def test_a_list_that_ends_within_a_line_is_incomplete() -> None:
+    """The objects before it are stored; the line is not taken for a malformed one."""
+    stage = Stage()
+    async with stage.running() as server:
+        server.send_event("ADDED", server.present("a", 7))
+        server.streams[-1].feed(b'{"type": "ADDED", "object": {"metad')
+        server.streams[-1].end()
+        await stage.clock.advance(0)
+        assert "ended before the list was complete" in stage.informer.problem
+    assert stage.told == ["+a"]
 
 
 async def test_changes_may_come_before_the_list_is_complete() -> None:
