@@ -103,6 +103,12 @@ def test_obstacles_name_what_the_pods_are_that_go_first() -> None:
     assert made.obstacles[-1].endswith(": 2 pods had to go first whatever the balance: 1 without a node, 1 not ready")
 
 
+def test_a_skew_of_one_needs_no_explanation() -> None:
+    """An odd number of pods is level in two zones, whatever had to go first."""
+    made = planned(cluster("a: a1", "b: b1").running("a1", "a1", "b1").with_pods(pod("x").on("b1").not_ready()), 3)
+    assert (made.keys, made.levelings[0].skew_after, made.obstacles) == (("default/x",), 1, ())
+
+
 def test_a_cost_that_trimtab_wrote_is_nobodys_wish() -> None:
     """What an earlier plan left behind does not bind the next one."""
     left = pod("left").on("b1").created(OLD).ready().cost(-5)
