@@ -124,6 +124,7 @@ def test_a_victim_says_which_constraint_decided() -> None:
     made = planned(cluster("a: a1 a2", "b: b1").running("a1", "a1", "a2", "b1", "b1"), 4, ZONES_AND_HOSTS)
     assert made.keys[0] in {"default/pod-00", "default/pod-01"}
     assert (made.victims[0].topology_key, made.victims[0].criterion) == (ZONE, None)
+    assert made.victims[0].because == f"its domain of {ZONE} is the fullest"
     hosts = planned(cluster("a: a1 a2").running("a1", "a1", "a2"), 2, ZONES_AND_HOSTS)
     assert hosts.victims[0].topology_key == ZONE
     same = planned(cluster("a: a1 a2").running("a1", created=OLD).running("a2", created=NEW), 1, [])
