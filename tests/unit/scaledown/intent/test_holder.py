@@ -649,6 +649,7 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
     assert took < 0.05
     (warning,) = held.warnings
     assert "caches have not synced" in warning
+    assert [each.outcome for each in holder.history.records()] == ["not-synced"], "it is recorded all the same"
 
 
 async def test_before_policies_are_known_requests_are_admitted_with_a_warning() -> None:
