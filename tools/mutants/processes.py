@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import resource
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +17,26 @@ T = TypeVar("T")
 
 MEMORY = 4 << 30
 """What a mutant may use, in bytes, before it fails."""
+
+IDLE = 20.0
+"""Seconds in which a process that is not waiting for ever uses some processor time, however busy the machine is."""
+_LEAST_USED = 0.02
+_MOST_CHECKS = 20
+
+
+def limit(seconds: float, idle: float = IDLE) -> None:
+    """End this process by a signal once it has worked for so many seconds of processor time, or waits for ever."""
+    used, checks = time.process_time(), itertools.count(1)
+
+    def check(*_: object) -> None:
+        nonlocal used
+        before, used = used, time.process_time()
+        if used - before < _LEAST_USED or next(checks) > _MOST_CHECKS:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, idle, idle)
 
 
 def forked(work: Callable[[], T]) -> T | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from tools.mutants import modules
 from tools.mutants.coverage import Coverage
 from tools.mutants.memory import CoverageCache, History
 from tools.mutants.operators import Identity, Mutant, mutants
-from tools.mutants.processes import forked
+from tools.mutants.processes import forked, limit
 from tools.mutants.replacement import CannotApplyError, apply, clear_caches, prepare
 from tools.mutants.report import Outcome, Result
 
@@ -26,7 +25,7 @@ _MOST_SECONDS = 20.0
 """How long the tests of one mutant take at most, by the processor time when coverage was recorded (which is slower)."""
 
 _LONGEST_TEST = 300.0
-"""Seconds after which a test that is recorded counts as one that does not end."""
+"""Seconds of processor time after which a test that is recorded counts as one that does not end."""
 
 
 class MutantRun:
@@ -91,8 +90,7 @@ class MutantRun:
         except (CannotApplyError, SyntaxError):
             return Result.NOT_APPLIED, ""
         for test, following in _with_next(tests):
-            signal.setitimer(signal.ITIMER_PROF, 5 + 5 * coverage.seconds[test.nodeid])
-            signal.setitimer(signal.ITIMER_REAL, 20 + 20 * coverage.seconds[test.nodeid])  # it may wait for ever
+            limit(5 + 5 * coverage.seconds[test.nodeid])
             if not self._passes(test, following):
                 return Result.DETECTED, test.nodeid
         return Result.SURVIVED, ""
@@ -121,7 +119,7 @@ class MutantRun:
         coverage, paths = Coverage(), modules.all_paths(ROOT)
         for test, following in _with_next(tests):
             clear_caches()
-            signal.setitimer(signal.ITIMER_REAL, _LONGEST_TEST)
+            limit(_LONGEST_TEST)
             with coverage.record(test.nodeid, paths):
                 passes = self._passes(test, following)
             if not passes:

@@ -250,6 +250,25 @@ async def test_a_leader_that_cannot_renew_stops_at_its_deadline() -> None:
         leader.elector.check()
 
 
+async def test_a_leader_does_not_try_to_renew_at_its_deadline() -> None:
+    """It has stopped acting then: a renewal that succeeds so late must not let it go on."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.elector.run(leader.work))
+    await scene.clock.advance(4)
+    tried: list[float] = []
+
+    def note(_: Request) -> Response:
+        tried.append((scene.clock.now() - START) / SECOND)
+        return failure(503, "ServiceUnavailable")
+
+    scene.server.intercept = note
+    await scene.clock.advance(30)
+    assert max(tried) < 14
+    with pytest.raises(LeadershipLost):
+        await leading
+
+
 async def test_a_hanging_request_does_not_prolong_leadership() -> None:
     """The deadline does not wait for an answer."""
     scene = Scene()

@@ -159,6 +159,21 @@ def test_inside_a_scale_a_comparison_that_is_not_transitive_makes_everything_pos
     assert names(found, given_pods, found.always.tolist()) == set()
 
 
+def test_no_pod_is_ruled_out_where_the_comparison_is_not_transitive() -> None:
+    """Two pods come before y and one before x; and yet y goes first if it is sorted with x before the others."""
+    ages = {"x": 5, "y": 5, "z": 6, "w": 7}
+    uids = {"x": "a", "z": "b", "w": "c", "y": "d"}
+    given_pods = [
+        make(name, uid=uids[name], since=NOW - timedelta(seconds=age), created=NOW, restarts=int(name == "y"))
+        for name, age in ages.items()
+    ]
+    contenders = contenders_of(given_pods)
+    window = Window(NOW_NS, NOW_NS)
+    found = possible_victims(contenders, contenders.rows, 1, window)
+    assert frozenset("y") in set(outcomes(given_pods, 1, window, [NOW_NS]))
+    assert names(found, given_pods, found.possible.tolist()) == set(ages)
+
+
 @pytest.mark.parametrize("related", [True, False])
 def test_without_related_pods_crowded_nodes_do_not_count(related: bool) -> None:
     """A ReplicaSet without an owner has no related pods: criterion 5 never applies to it."""

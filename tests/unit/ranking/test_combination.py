@@ -191,6 +191,12 @@ def test_a_policy_that_cannot_be_used_is_refused(policy: list[StrategySpec], say
         combine(policy, view_of(GROUP))
 
 
+def test_settings_of_ones_own_strategy_are_settings_by_name() -> None:
+    """Its factory need not check that."""
+    with pytest.raises(InvalidError, match=r"^spec\.strategies\[0\]\.args: must be settings by name"):
+        combine([spec("Own", args=["zone"])], view_of(GROUP), saying(Own=[1, 2, 3]))
+
+
 def test_all_that_is_wrong_is_listed() -> None:
     """Whoever wrote the policy need not correct it one error at a time."""
     wrong = [spec("Foo", threshold=1), spec("Balance", threshold=1, weight=0), spec("Taints")]

@@ -50,6 +50,14 @@ def test_a_packed_key_sorts_as_its_columns_do(columns: list[npt.NDArray[np.int64
     assert [a == b for a, b in pairwise(keys.tolist())] == [a == b for a, b in pairwise(ordered)]
 
 
+@given(tables())
+@settings(deadline=None)
+def test_a_packed_key_is_within_its_width(columns: list[npt.NDArray[np.int64]]) -> None:
+    """From 0 on: what is put above or below it does not change its order."""
+    key = packed(columns)
+    assert all(0 <= each < 2**key.width for each in key.keys.tolist())
+
+
 def test_packing_leaves_its_columns_alone() -> None:
     """The columns are the caller's; only the key is used up."""
     columns = [np.array([3, 1, 2]), np.array([False, True, True]), np.array([5 * SECOND, 0, 2**40])]

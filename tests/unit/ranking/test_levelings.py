@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from trimtab.ranking.levelings import Leveling
+from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims
+from trimtab.ranking.levelings import Leveling, leveling
+from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.spreads import Spread
 
 
 def made(after: tuple[int, ...] = (3, 2, 2), stock: tuple[int, int] = (1, 3), **fields: Any) -> Leveling:
@@ -61,3 +65,43 @@ def test_stock_is_as_good_if_the_worst_it_may_leave_is_as_level(worst: int, want
 def test_a_sentence_about_it(found: Leveling, want: str) -> None:
     """For warnings and events."""
     assert found.sentence("keeps") == want
+
+
+DOMAINS = np.array([0, 0, 0, 1, 1, 2, -1])
+"""Six pods, of which three, two and one are in the zones a, b and c, and one that is in none."""
+
+
+def outcome(*certain: int, chance: tuple[int, ...] = (), take: int = 0) -> DeletionOutcome:
+    """These pods go, and some of others."""
+    places = np.arange(len(DOMAINS))
+    return DeletionOutcome(np.isin(places, certain), np.isin(places, chance), take)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "stock", "skews", "is_certain"),
+    [
+        pytest.param([outcome(0, 1)], (1, 2, 1), (1, 1), True, id="one set of pods"),
+        pytest.param([outcome(0, 1), outcome(1, 2)], (1, 2, 1), (1, 1), True, id="two sets, of the same zones"),
+        pytest.param([outcome(0, 1), outcome(3, 4)], (3, 0, 1), (1, 3), False, id="two sets, of different zones"),
+        pytest.param([outcome(3, 4), outcome(0, 1)], (3, 0, 1), (1, 3), False, id="the least level is named"),
+        pytest.param([outcome(0, chance=(1, 2), take=1)], (1, 2, 1), (1, 1), True, id="any pod of one zone"),
+        pytest.param([outcome(0, chance=(1, 3), take=1)], (2, 1, 1), (1, 1), False, id="a pod of either zone"),
+        pytest.param([outcome(3, chance=(0, 4), take=1)], (3, 0, 1), (1, 3), False, id="of which one is worse"),
+    ],
+)
+def test_what_stock_may_leave(
+    outcomes: list[DeletionOutcome], stock: tuple[int, ...], skews: tuple[int, int], is_certain: bool
+) -> None:
+    """One of the least level distributions, and whether it is the only one."""
+    spread = Spread(Constraint("zone"), ("a", "b", "c"), DOMAINS, np.zeros(3, dtype=np.int64))
+    found = leveling(spread, outcome(0, 6).certain, PossibleVictims(np.arange(7), tuple(outcomes)))
+    assert (found.before, found.after, found.outside) == ((3, 2, 1), (2, 2, 1), (1, 0))
+    assert sorted(found.stock) == sorted(stock)
+    assert (found.stock_skews, found.stock_is_certain) == (skews, is_certain)
+
+
+def test_with_too_few_domains_stock_is_compared_with_none() -> None:
+    """The minimum counts as 0; no further domain is shown."""
+    spread = Spread(Constraint("zone", min_domains=4), ("a", "b", "c"), DOMAINS, np.array([0, 0, 5]))
+    found = leveling(spread, outcome(0).certain, PossibleVictims(np.arange(7), (outcome(0, 1),)))
+    assert (found.stock, found.stock_skews, found.has_too_few_domains) == ((1, 2, 6), (6, 6), True)

@@ -106,6 +106,12 @@ def test_obstacles_name_what_the_pods_are_that_go_first() -> None:
     )
 
 
+def test_a_skew_of_one_needs_no_explanation() -> None:
+    """An odd number of pods is level in two zones, whatever had to go first."""
+    made = planned(cluster("a: a1", "b: b1").running("a1", "a1", "b1").with_pods(pod("x").on("b1").not_ready()), 3)
+    assert (made.keys, made.levelings[0].skew_after, made.obstacles) == (("default/x",), 1, ())
+
+
 def test_a_cost_that_trimtab_wrote_is_nobodys_wish() -> None:
     """What an earlier plan left behind does not bind the next one."""
     left = pod("left").on("b1").created(OLD).ready().cost(-5)
@@ -121,6 +127,7 @@ def test_a_victim_says_which_constraint_decided() -> None:
     made = planned(cluster("a: a1 a2", "b: b1").running("a1", "a1", "a2", "b1", "b1"), 4, ZONES_AND_HOSTS)
     assert made.keys[0] in {"default/pod-00", "default/pod-01"}
     assert (made.victims[0].topology_key, made.victims[0].criterion) == (ZONE, None)
+    assert made.victims[0].because == f"its domain of {ZONE} is the fullest"
     hosts = planned(cluster("a: a1 a2").running("a1", "a1", "a2"), 2, ZONES_AND_HOSTS)
     assert hosts.victims[0].topology_key == ZONE
     same = planned(cluster("a: a1 a2").running("a1", created=OLD).running("a2", created=NEW), 1, [])

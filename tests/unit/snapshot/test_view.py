@@ -48,6 +48,27 @@ def test_matching_pods_are_counted_on_their_nodes() -> None:
     assert per_node(view) == {"a": 1, "b": 1, "x": 1}
 
 
+def test_nodes_that_are_added_later_are_counted_too() -> None:
+    """However many: a tally grows with the nodes, whether or not they have pods."""
+    view = cluster("z1: a").running("a").snapshot()
+    assert per_node(view) == {"a": 1}
+    for number in range(200):
+        view.put(node(f"n{number}").build())
+    assert len(view.matching("default", WEB)) == 201
+    view.put(pod("new").on("n199").labels(app="web").build())
+    assert per_node(view) == {"a": 1, "n199": 1}
+
+
+def test_a_pod_on_a_node_that_was_added_later_is_counted() -> None:
+    """Its tally has not been asked for since."""
+    view = cluster("z1: a").running("a").snapshot()
+    assert per_node(view) == {"a": 1}
+    for number in range(200):
+        view.put(node(f"n{number}").build())
+    view.put(pod("new").on("n199").labels(app="web").build())
+    assert per_node(view) == {"a": 1, "n199": 1}
+
+
 @pytest.mark.parametrize(
     "change",
     [

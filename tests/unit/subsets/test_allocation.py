@@ -93,6 +93,14 @@ def test_uncertainty_names_the_pods_to_read() -> None:
     assert not allocate(of, creations(1), now=NOON, confirmed={"p"}).uncertainty.deleting
 
 
+def test_deletions_that_would_leave_a_subset_full_are_not_read() -> None:
+    """Should the announced pod be gone, the reservation takes its capacity: the answer is the same."""
+    row = SubsetStatus(name="a", replicas=1, creating={"x": NOON}, deleting={"p": NOON})
+    of = written(row, SubsetStatus(name="b", missing_replicas=-1), of=topology(subset("a", 1), subset("b")))
+    assert chosen(of, 1) == ["b"]
+    assert not allocate(of, creations(1), now=NOON).uncertainty.deleting
+
+
 def test_with_free_capacity_nothing_is_uncertain() -> None:
     """With free capacity in the first subset nothing must be read."""
     of = counted(topology(subset("a", 3), subset("b", "50%")))

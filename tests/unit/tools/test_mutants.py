@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,7 +16,7 @@ from tools.mutants import modules, report
 from tools.mutants.coverage import Coverage
 from tools.mutants.memory import CoverageCache, History
 from tools.mutants.operators import Identity, mutants
-from tools.mutants.processes import forked
+from tools.mutants.processes import forked, limit
 from tools.mutants.recording import ExecutedLines, recording, traced
 from tools.mutants.replacement import apply
 from tools.mutants.report import Outcome, Result
@@ -77,6 +78,16 @@ def test_a_process_that_does_not_end_is_told_from_one_that_fails() -> None:
     assert forked(hang) is None
     with pytest.raises(RuntimeError, match="the forked process failed"):
         forked(fail)
+
+
+def test_a_process_that_waits_for_ever_is_ended() -> None:
+    """It uses no processor time, and would not come to the limit of that."""
+
+    def wait() -> None:
+        limit(60.0, idle=0.01)
+        threading.Event().wait()
+
+    assert forked(wait) is None
 
 
 def test_the_same_seed_chooses_the_same_mutants() -> None:

@@ -663,6 +663,7 @@ async def test_before_the_caches_have_synced_requests_are_admitted(cluster: Scal
     assert took < 0.05
     (warning,) = held.warnings
     assert "caches are not up to date" in warning
+    assert [each.outcome for each in holder.history.records()] == ["not-synced"], "it is recorded all the same"
 
 
 async def test_a_request_waits_for_a_watch_of_replicasets_that_is_a_little_behind(cluster: ScaleCluster) -> None:

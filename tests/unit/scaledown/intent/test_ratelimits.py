@@ -141,3 +141,12 @@ async def test_without_writes_left_nothing_is_planned() -> None:
     assert limits.allow("web")
     with limits.writing(5) as allowed:
         assert allowed == 1
+
+
+async def test_requests_that_write_at_the_same_time_share_what_is_left() -> None:
+    """Each gets a part of it, rounded up; one that comes when they are done has all of it."""
+    limits = RateLimiter(Rates(writes=0.001, writes_burst=90), VirtualClock())
+    with limits.writing(10) as first, limits.writing(100) as second, limits.writing(100) as third:
+        assert (first, second, third) == (10, 40, 14)
+    with limits.writing(100) as alone:
+        assert alone == 26

@@ -12,10 +12,11 @@ import pytest_asyncio
 from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.api import codec
 from trimtab.api.annotations import SubsetAnnotations
-from trimtab.api.core import Namespace
+from trimtab.api.core import Namespace, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.testing.builders import PodBuilder, pod
@@ -85,6 +86,18 @@ async def test_a_pod_fits_or_does_not(stage: Stage) -> None:
     assert stage.ask(big())
     assert not stage.ask(pod("").requests(cpu="5"))
     assert not stage.ask(pod("").node_selector(zone="z9"))
+
+
+async def test_services_are_waited_for_where_default_constraints_need_them(stage: Stage) -> None:
+    """Before they are known, pods would be grouped by their workloads alone."""
+    client = Client(Wire(stage.world.cluster), clock=stage.world.clock)
+    services = Caches(client, None).open(Service)
+    simulation = Simulation(stage.view, stage.world.clock, services=services)
+    assert not simulation.synced
+    running = asyncio.create_task(services.run())
+    await stage.world.settle()
+    assert simulation.synced
+    await cancel(running)
 
 
 async def test_assumed_pods_count(stage: Stage) -> None:
