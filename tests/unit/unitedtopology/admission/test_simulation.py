@@ -93,10 +93,10 @@ async def test_services_are_waited_for_where_default_constraints_need_them(stage
     client = Client(Wire(stage.world.cluster), clock=stage.world.clock)
     services = Caches(client, None).open(Service)
     simulation = Simulation(stage.view, stage.world.clock, services=services)
-    assert not simulation.synced
+    before = simulation.synced
     running = asyncio.create_task(services.run())
     await stage.world.settle()
-    assert simulation.synced
+    assert (before, simulation.synced) == (False, True)
     await cancel(running)
 
 
