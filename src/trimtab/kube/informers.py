@@ -36,6 +36,7 @@ from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
 from trimtab.kube.lists import Lister
+from trimtab.kube.processes import return_free_memory
 from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
@@ -49,6 +50,9 @@ _WATCH_SECONDS = (300, 600)
 """The range of a watch's timeout. It is random, so that clients spread over restarted servers again."""
 _STEADY = 5 * SECOND
 """A watch that lasts this long counts as working, however it ends."""
+
+_MANY = 5_000
+"""Objects of a list after which free memory is returned: the buffers of the list, and columns that have grown since."""
 
 log = logging.getLogger(__name__)
 
@@ -241,6 +245,8 @@ class Informer(Generic[T]):
         self._synced.set()
         self._answered.set()
         self._waiters.wake()
+        if len(present) >= _MANY:
+            return_free_memory()
 
     def _handle_page(self, page: Page[T], present: set[Key]) -> None:
         added: dict[Key, T] = {}
