@@ -249,15 +249,12 @@ class Informer(Generic[T]):
             return_free_memory()
 
     def _handle_page(self, page: Page[T], present: set[Key]) -> None:
-        added: dict[Key, T] = {}
-        for an_object in page.items:
-            key = key_of(an_object)
-            present.add(key)
-            if key not in self.store:
-                added[key] = an_object
-            elif not self._is_cached(key, an_object):
-                self._put(key, an_object)
-        self._add(added)
+        listed = {key_of(each): each for each in page.items}
+        present.update(listed)
+        if self.store.has_none_of(listed):
+            self._add(listed)
+        else:
+            self._merge(listed)
         for rejected in page.rejected:  # which the client has reported
             present.add(rejected.key)
             self._skip(rejected)
@@ -265,6 +262,16 @@ class Informer(Generic[T]):
             present.discard(key)
             self._remove(key)
         self._waiters.wake()
+
+    def _merge(self, listed: Mapping[Key, T]) -> None:
+        """Store listed objects, of which some are in the store."""
+        added: dict[Key, T] = {}
+        for key, an_object in listed.items():
+            if key not in self.store:
+                added[key] = an_object
+            elif not self._is_cached(key, an_object):
+                self._put(key, an_object)
+        self._add(added)
 
     def _is_cached(self, key: Key, listed: T) -> bool:
         """Whether the store has exactly this version. A restored backup may list an older one."""
@@ -349,7 +356,8 @@ class Informer(Generic[T]):
         except Exception as error:  # noqa: BLE001 - no object may end a watch
             self._reject(_rejected(new, error))
             return False
-        self._resolve(key)
+        if self._unreadable:
+            self._resolve(key)
         return True
 
     def _advance(self, version: str, number: int | None) -> None:
