@@ -36,6 +36,7 @@ from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
 from trimtab.kube.lists import Lister
+from trimtab.kube.processes import return_free_memory
 from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
@@ -49,6 +50,9 @@ _WATCH_SECONDS = (300, 600)
 """The range of a watch's timeout. It is random, so that clients spread over restarted servers again."""
 _STEADY = 5 * SECOND
 """A watch that lasts this long counts as working, however it ends."""
+
+_MANY = 5_000
+"""Objects of a list after which free memory is returned: the buffers of the list, and columns that have grown since."""
 
 log = logging.getLogger(__name__)
 
@@ -245,17 +249,16 @@ class Informer(Generic[T]):
         self._synced.set()
         self._answered.set()
         self._waiters.wake()
+        if len(present) >= _MANY:
+            return_free_memory()
 
     def _handle_page(self, page: Page[T], present: set[Key]) -> None:
-        added: dict[Key, T] = {}
-        for an_object in page.items:
-            key = key_of(an_object)
-            present.add(key)
-            if key not in self.store:
-                added[key] = an_object
-            elif not self._is_cached(key, an_object):
-                self._put(key, an_object)
-        self._add(added)
+        listed = {key_of(each): each for each in page.items}
+        present.update(listed)
+        if self.store.has_none_of(listed):
+            self._add(listed)
+        else:
+            self._merge(listed)
         for rejected in page.rejected:  # which the client has reported
             present.add(rejected.key)
             self._skip(rejected)
@@ -263,6 +266,16 @@ class Informer(Generic[T]):
             present.discard(key)
             self._remove(key)
         self._waiters.wake()
+
+    def _merge(self, listed: Mapping[Key, T]) -> None:
+        """Store listed objects, of which some are in the store."""
+        added: dict[Key, T] = {}
+        for key, an_object in listed.items():
+            if key not in self.store:
+                added[key] = an_object
+            elif not self._is_cached(key, an_object):
+                self._put(key, an_object)
+        self._add(added)
 
     def _is_cached(self, key: Key, listed: T) -> bool:
         """Whether the store has exactly this version. A restored backup may list an older one."""
@@ -347,7 +360,8 @@ class Informer(Generic[T]):
         except Exception as error:  # noqa: BLE001 - no object may end a watch
             self._reject(_rejected(new, error))
             return False
-        self._resolve(key)
+        if self._unreadable:
+            self._resolve(key)
         return True
 
     def _advance(self, version: str, number: int | None) -> None:

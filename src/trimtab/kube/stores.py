@@ -109,6 +109,10 @@ class Store(Generic[T]):
         """The object of that key, if there is one."""
         return self._objects.get(key)
 
+    def has_none_of(self, keys: Iterable[Key]) -> bool:
+        """Whether no object has any of these keys."""
+        return self._objects.keys().isdisjoint(keys)
+
     def keys_not_in(self, present: Set[Key]) -> list[Key]:
         """The keys in the store that are not among these."""
         return [key for key in self._objects if key not in present]

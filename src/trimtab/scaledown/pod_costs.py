@@ -43,7 +43,10 @@ POLICY_KEYS = frozenset({POLICY_COST, RANKED_AMONG, *CARRIER_KEYS.values()})
 
 def by_plan(pod: Pod) -> Iterable[str]:
     """An index: pods that a plan wrote to, by `namespace/Kind/name` of the workload that it is for."""
-    plan = plan_annotation(pod.metadata.annotations)
+    annotations = pod.metadata.annotations
+    if SCALE_PLAN not in annotations:
+        return ()
+    plan = plan_annotation(annotations)
     return () if plan is None else (f"{pod.metadata.namespace}/{plan.workload}",)
 
 

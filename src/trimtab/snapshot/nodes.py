@@ -210,6 +210,12 @@ class NodeTable:
         self._columns["named"][row] += 1
         return row
 
+    def refer_all(self, names: Sequence[str]) -> list[int]:
+        """The rows of the nodes that several pods name, as `refer` for each."""
+        rows = [self.row_of(name) for name in names]
+        np.add.at(self._columns["named"], np.array(rows, dtype=np.intp), 1)
+        return rows
+
     def unrefer(self, row: int) -> None:
         """Drop a reference to a row that `refer` added."""
         self._columns["named"][row] -= 1
@@ -234,7 +240,7 @@ class NodeTable:
 
     def charge_all(self, charges: Sequence[tuple[int, Requests]]) -> None:
         """Add the requests of many pods, each to a node: as `charge` for each, with one write for each resource."""
-        rows = [row for row, _ in charges]
+        rows = np.array([row for row, _ in charges], dtype=np.intp)
         for name in dict.fromkeys(name for _, requests in charges for name in requests.amounts):
             added = [requests.amounts.get(name, 0) for _, requests in charges]
             column = self._resource(name)
@@ -375,7 +381,7 @@ def _add(table: IntColumn, row: int, column: int, amount: int) -> None:
     table[row, column] = _wrapped(table.item(row, column) + amount)
 
 
-def _add_all(column: IntColumn, rows: Sequence[int], amounts: Iterable[int]) -> None:
+def _add_all(column: IntColumn, rows: IntColumn, amounts: Iterable[int]) -> None:
     """Add to many cells, some of them several times; overflow wraps around."""
     np.add.at(column, rows, np.array([_wrapped(amount) for amount in amounts], dtype=np.int64))
 

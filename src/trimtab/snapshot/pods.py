@@ -24,6 +24,7 @@ NEVER = 0
 
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
 """Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
+_FINISHED = (PHASES["Succeeded"], PHASES["Failed"])
 
 _REFERENCES: Mapping[str, type[np.generic]] = {
     "node": np.int32,
@@ -276,8 +277,9 @@ class PodTable:
             self.objects[row] = pod
         nodes, labels = [each.node for each in positions], [each.labels for each in positions]
         referred = (nodes, [self._take_owner(pod) for pod in pods], labels, False)
+        written = np.array(rows)  # once, and not for each column
         for column, values in zip(self._columns.values(), (*referred, *cells), strict=True):
-            column[rows] = values
+            column[written] = values
 
     def _take_owner(self, pod: Pod) -> int:
         owner = pod.metadata.controller
@@ -309,9 +311,10 @@ def cells_of(pod: Pod) -> Cells:
     metadata, status = pod.metadata, pod.status
     ready, cost = status.condition("Ready"), deletion_cost(pod)
     is_ready = ready is not None and ready.status == "True"
+    phase, terminating = PHASES.get(status.phase, 0), metadata.deletion_timestamp is not None
     return (
         True,
-        PHASES.get(status.phase, 0),
+        phase,
         is_ready,
         nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER,
         nanoseconds(metadata.creation_timestamp),
@@ -319,8 +322,8 @@ def cells_of(pod: Pod) -> Cells:
         sidecar_restarts(pod),
         cost or 0,
         cost is not None,
-        pod.terminating,
-        pod.active,
+        terminating,
+        not terminating and phase not in _FINISHED,
         *uid_words(metadata.uid),
     )
 

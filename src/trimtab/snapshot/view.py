@@ -214,7 +214,7 @@ class Snapshot:
 
     def _add_pods(self, keys: Sequence[str], pods: Sequence[Pod]) -> None:
         usages, cells = [self._usage(pod) for pod in pods], columns_of(pods)  # first, as above
-        rows, positions = [self._take(key) for key in keys], [self._refer(pod) for pod in pods]
+        rows, positions = [self._take(key) for key in keys], self._refer_all(pods)
         self.pods.write_all(rows, pods, cells, positions)
         charges = []
         for row, usage, position in zip(rows, usages, positions, strict=True):
@@ -228,6 +228,19 @@ class Snapshot:
         """The position of a pod, with one more reference to its node and its labels."""
         node = self.nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
         return Position(node, self.pods.labels.take(pod.metadata.namespace, pod.metadata.labels), pod.terminating)
+
+    def _refer_all(self, pods: Sequence[Pod]) -> list[Position]:
+        """The positions of several pods, as `_refer` for each."""
+        named = iter(self.nodes.refer_all([pod.spec.node_name for pod in pods if pod.spec.node_name]))
+        take = self.pods.labels.take
+        return [
+            Position(
+                next(named) if pod.spec.node_name else NOWHERE,
+                take(pod.metadata.namespace, pod.metadata.labels),
+                pod.metadata.deletion_timestamp is not None,
+            )
+            for pod in pods
+        ]
 
     def _take(self, key: str) -> int:
         row = self.pods.take(key)
