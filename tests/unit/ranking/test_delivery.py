@@ -234,16 +234,23 @@ def test_pods_are_settled_if_all_are_ready_and_one_sync_is_enough(unready: int, 
     assert is_settled(workload, view, count) is want
 
 
-def test_costs_never_leave_int32() -> None:
-    """Survivors would need a cost above the highest one: the victims are written instead, although they are more."""
+@pytest.mark.parametrize(
+    ("count", "side", "written"),
+    [
+        pytest.param(9, Side.SURVIVORS, 1, id="one survivor may have the highest cost"),
+        pytest.param(8, Side.VICTIMS, 8, id="two would need one above it: the victims are written, although more"),
+    ],
+)
+def test_costs_never_leave_int32(count: int, side: Side, written: int) -> None:
+    """Of ten pods with the highest cost but one."""
     given_pods = [
         make(f"p{n}", uid=f"{n}", node="a1", since=NOW - timedelta(days=1), cost=str(INT32_MAX - 1)) for n in range(10)
     ]
-    made, workload, view = planned(given_pods, 8, foreign_costs="TieBreak")
+    made, workload, view = planned(given_pods, count, foreign_costs="TieBreak")
     costs = costs_of(given_pods, writable=True)
     found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
     assert found is not None
-    assert (found.side, len(found.costs)) == (Side.VICTIMS, 8)
+    assert (found.side, len(found.costs)) == (side, written)
     assert all(abs(cost) <= INT32_MAX for _, cost in found.costs)
 
 

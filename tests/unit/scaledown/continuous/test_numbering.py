@@ -151,6 +151,8 @@ def _by_plurality(ranks: list[float], held: list[int | None]) -> list[int | None
         pytest.param([1.1, 1.2, 1.3], [10, None, None], [10, 11, 12], id="right above the others"),
         pytest.param([3, 4, 5], [None, 7, None], [3, 7, 8], id="a rank fits below, and not above"),
         pytest.param([3, 4, 9], [None, 7, None], [3, 7, 9], id="ranks fit on both sides"),
+        pytest.param([0, 4, 5], [0, None, 5], [0, 4, 5], id="a rank fits right below the next number"),
+        pytest.param([0, 1, 5], [0, None, 5], [0, 1, 5], id="and right above the one before"),
         pytest.param([7, 8, 9], [None, 7, None], [6, 7, 9], id="a rank that another one has does not fit"),
         pytest.param([7, 8, 9], [7, 9, None], [7, 9, 10], id="nor does one that is not above"),
         pytest.param([1.1, 1.2], [LIMIT, None], [0, 16], id="no room above the highest"),

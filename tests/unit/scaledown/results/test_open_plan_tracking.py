@@ -13,6 +13,7 @@ import pytest_asyncio
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
+from trimtab.api.cloneset import REVISION_HASH
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.scaledown.cost_writer import CostWriter
@@ -310,3 +311,18 @@ async def test_a_pod_is_recorded_as_it_was_before_it_was_deleted(stage: Stage) -
     stage.server.drop(*PODS, "shop/web-0")
     await stage.clock.advance(0.05)
     assert plan.ready == {uid: True}
+
+
+async def test_the_revisions_of_pods_that_a_cloneset_deletes_are_recorded(stage: Stage) -> None:
+    """It deletes older ones first, whatever their costs."""
+    plan = stage.plan()
+    stage.begin(plan)
+    for number, revision in enumerate(("web-r1", "web-r2")):
+        tree = pod(f"clone-{number}", namespace="shop").on("n1").ready().labels({REVISION_HASH: revision}).tree()
+        owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": stage.uid}
+        tree["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        stage.server.put(*PODS, tree)
+    await stage.clock.advance(0.1)
+    stage.server.drop(*PODS, "shop/clone-0")
+    await stage.clock.advance(0.05)
+    assert plan.revisions == {"r1"}

@@ -19,6 +19,7 @@ from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Admission
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.documents import JSON
 from trimtab.api.patches import json_patch
+from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -27,7 +28,7 @@ from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.admission.deletion_reviews import CHECK_AFTER, is_dry_run
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
-from trimtab.unitedtopology.admission.pod_reviews import Simulate
+from trimtab.unitedtopology.admission.pod_reviews import Simulate, _is_affected_by_peers
 from trimtab.unitedtopology.metrics import Doubt
 
 SETS = ("/apis/apps/v1", "replicasets")
@@ -459,3 +460,27 @@ async def test_an_eviction_is_announced(processes: Callable[..., WebhookProcess]
 def test_dry_runs_are_recognized(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
     """By any of the fields that can say so."""
     assert is_dry_run(request_of()) is want
+
+
+ZONES = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param({"topologySpreadConstraints": [ZONES]}, True, id="constraints of its own"),
+        pytest.param({"affinity": {"podAffinity": {"x": []}}}, True, id="pod affinity"),
+        pytest.param({"affinity": {"podAntiAffinity": {"x": []}}}, False, id="pod anti-affinity: they only exclude"),
+        pytest.param({"schedulerName": "hard"}, True, id="default constraints that exclude nodes"),
+        pytest.param({"schedulerName": "soft"}, False, id="default constraints that exclude none"),
+    ],
+)
+def test_a_pod_that_others_can_make_a_node_fit_for(spec: JSON, want: bool) -> None:
+    """It is simulated again after them, although no node was fit before."""
+
+    def defaults(scheduler: str) -> list[TopologySpreadConstraint]:
+        kinds = {"hard": ["ScheduleAnyway", "DoNotSchedule"], "soft": ["ScheduleAnyway"]}.get(scheduler, [])
+        return [codec.convert({**ZONES, "whenUnsatisfiable": kind}, TopologySpreadConstraint) for kind in kinds]
+
+    assert _is_affected_by_peers({"spec": spec}, defaults) is want

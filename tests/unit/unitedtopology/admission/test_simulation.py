@@ -20,6 +20,7 @@ from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.testing.builders import PodBuilder, pod
+from trimtab.unitedtopology.admission import simulation as simulation_module
 from trimtab.unitedtopology.admission.simulation import (
     ASSUMED_SECONDS,
     Simulation,
@@ -264,6 +265,27 @@ async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: St
     await stage.world.settle()
     assert not on_demand(big().tree(), "default")
     await cancel(task)
+
+
+async def test_other_tasks_run_while_a_simulation_is_filled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large cluster takes long: requests are answered meanwhile."""
+    monkeypatch.setattr(simulation_module, "_PART", 2)
+    for number in range(2, 6):
+        await stage.world.user.create(Node, {"metadata": {"name": f"n{number}"}})
+    await stage.world.settle()
+    simulation = Simulation(stage.view, stage.world.clock)
+    sizes: list[int] = []
+
+    async def look() -> None:
+        while True:
+            sizes.append(len(simulation.snapshot.nodes))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    await simulation.follow_in_parts()
+    await cancel(looking)
+    assert sizes[:2] == [2, 4]
+    assert len(simulation.snapshot.nodes) == 5
 
 
 @pytest.mark.parametrize(
