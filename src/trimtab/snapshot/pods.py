@@ -24,7 +24,6 @@ NEVER = 0
 
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
 """Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
-_FINISHED = (PHASES["Succeeded"], PHASES["Failed"])
 
 _REFERENCES: Mapping[str, type[np.generic]] = {
     "node": np.int32,
@@ -311,10 +310,9 @@ def cells_of(pod: Pod) -> Cells:
     metadata, status = pod.metadata, pod.status
     ready, cost = status.condition("Ready"), deletion_cost(pod)
     is_ready = ready is not None and ready.status == "True"
-    phase, terminating = PHASES.get(status.phase, 0), metadata.deletion_timestamp is not None
     return (
         True,
-        phase,
+        PHASES.get(status.phase, 0),
         is_ready,
         nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER,
         nanoseconds(metadata.creation_timestamp),
@@ -322,8 +320,8 @@ def cells_of(pod: Pod) -> Cells:
         sidecar_restarts(pod),
         cost or 0,
         cost is not None,
-        terminating,
-        not terminating and phase not in _FINISHED,
+        pod.terminating,
+        pod.active,
         *uid_words(metadata.uid),
     )
 

@@ -237,7 +237,7 @@ class Snapshot:
             Position(
                 next(named) if pod.spec.node_name else NOWHERE,
                 take(pod.metadata.namespace, pod.metadata.labels),
-                pod.metadata.deletion_timestamp is not None,
+                pod.terminating,
             )
             for pod in pods
         ]
