@@ -94,10 +94,11 @@ async def test_services_are_waited_for_where_default_constraints_need_them(stage
     client = Client(Wire(stage.world.cluster), clock=stage.world.clock)
     services = Caches(client, None).open(Service)
     simulation = Simulation(stage.view, stage.world.clock, services=services)
-    assert not simulation.synced
+    found = [simulation.synced]
     running = asyncio.create_task(services.run())
     await stage.world.settle()
-    assert simulation.synced
+    found.append(simulation.synced)
+    assert found == [False, True]
     await cancel(running)
 
 
