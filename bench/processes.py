@@ -1,8 +1,9 @@
 """What processes of Trimtab cost at the start, on a cluster of 5,000 nodes and 50,000 pods.
 
 The cluster is the lab's API server in a process of its own, with objects put into its store. Each set of components is
-`trimtab run` as an installation runs it, and is measured when it is ready: the CPU that it has used, its memory, and,
-from the server's side, its watches by kind and its connections. Run it alone: `python -m bench.processes`.
+`trimtab run` as an installation runs it, and is measured when it is ready, leads, and watches pods: the CPU that it has
+used, its memory, and, from the server's side, its watches by kind and its connections. Run it alone:
+`python -m bench.processes`.
 """
 
 from __future__ import annotations
@@ -189,10 +190,9 @@ def measure(components: Sequence[str], kubeconfig: Path, server: Connection) -> 
     """Start these components in one process; what they have cost when it is ready."""
     with tempfile.TemporaryDirectory() as folder, _process(components, kubeconfig, Path(folder)) as (process, port):
         _wait_ready(process, port)
+        watches, connections = _wait_watching(server)
         cpu = cpu_seconds(process.pid)
         memory = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
-        server.send("count")
-        watches, connections = server.recv()
         resident, peak = (int(memory[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
         return Start(cpu, resident, peak, watches, connections)
 
@@ -239,6 +239,18 @@ def _wait_ready(process: subprocess.Popen[bytes], port: int) -> None:
         time.sleep(0.1)
         answer = _get(port, "/readyz")
     raise TimeoutError(f"not ready after {_PATIENCE:.0f} s: {answer}")
+
+
+def _wait_watching(server: Connection) -> tuple[dict[str, int], int]:
+    """Wait until pods are watched: a process that becomes the leader lists them again. Its watches and connections."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        server.send("count")
+        watches, connections = server.recv()
+        if watches.get("/pods"):
+            return watches, connections
+        time.sleep(0.1)
+    raise TimeoutError(f"pods are not watched after {_PATIENCE:.0f} s")
 
 
 def _is_leading(port: int) -> bool:

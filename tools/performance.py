@@ -22,8 +22,7 @@ _BINDING = """
 5,000 nodes without kubelets; eight clients create pods of one workload, and a watch shows when the last has a node. The
 schedulers take turns on one control plane, each alone, with one configuration file and no limit of requests. Everything
 shares the machine: etcd, the API server, the clients and the scheduler. *Limit* is what the API server alone can take:
-the clients bind each pod themselves, without a scheduler; no scheduler can be faster. CPU is in milliseconds a pod, by
-process.
+the clients bind each pod themselves, without a scheduler. CPU is in milliseconds a pod, by process.
 
 A turn ends with the last binding; events of bound pods may still be written after it, by either scheduler.
 """
@@ -36,8 +35,8 @@ _BINDING_ROWS = """
 _PROCESSES = """
 ## What processes cost at the start
 
-`trimtab run` on the lab's API server, measured when the process is ready and leads: processor time since its start,
-memory, and what the server counts of its watches and connections.
+`trimtab run` on the lab's API server, measured when the process is ready, leads and watches pods: processor time since
+its start, memory, and what the server counts of its watches and connections.
 
 | components | CPU, s | MiB (peak) | watches (of pods) | connections |
 |---|---|---|---|---|
