@@ -142,7 +142,8 @@ class _Part:
         values = self._shared_values(part)
         latest_values, latest = self._latest
         if values == latest_values:
-            found: S = part if all(map(operator.is_, latest_values, values)) else latest
+            is_adopted = self._main(part) is self._main(latest) and all(map(operator.is_, latest_values, values))
+            found: S = part if is_adopted else latest
             return found
         adopted_before = self._by_main.get(id(self._main(part)))
         if adopted_before is not None and all(map(operator.is_, self._shared_values(adopted_before), values)):

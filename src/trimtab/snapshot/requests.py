@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from trimtab.api.pods import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
-from trimtab.api.quantities import Quantity, parse
+from trimtab.api.quantities import Quantity, millis, parse, whole
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -95,7 +95,7 @@ def compute(pod: Pod) -> Requests:
 
 def amounts(resources: ResourceList) -> dict[str, int]:
     """A list of quantities as whole numbers: milli-CPUs, and units of everything else."""
-    return _rounded({name: parse(text) for name, text in resources.items()})
+    return {name: millis(text) if name == CPU else whole(text) for name, text in resources.items()}
 
 
 def _rounded(sums: Mapping[str, Quantity]) -> dict[str, int]:
