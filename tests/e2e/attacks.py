@@ -75,12 +75,17 @@ def policy_review(namespace: str, tree: JSON) -> JSON:
     return review(namespace, request)
 
 
-async def send_large(victim: Victim, size: int) -> int:
-    """The status of the answer to a review of so many bytes; 0 if the connection was closed before all was sent."""
-    tree = forged_scale("web", victim.sandbox.name, 1)
+def large_review(namespace: str, size: int) -> bytes:
+    """A review of about so many bytes. Make it before anything is timed: that takes seconds, too."""
+    tree = forged_scale("web", namespace, 1)
     tree["request"]["object"]["metadata"]["annotations"] = {f"a{n:07}": "x" for n in range(size // 16)}
+    return json.dumps(tree).encode()
+
+
+async def send_large(victim: Victim, body: bytes) -> int:
+    """The status of the answer to a large review; 0 if the connection was closed before all was sent."""
     with suppress(OSError):
-        return (await send_review(victim.caller, victim.port, "/scale", json.dumps(tree).encode()))[0]
+        return (await send_review(victim.caller, victim.port, "/scale", body))[0]
     return 0
 
 
