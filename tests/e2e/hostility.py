@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from bench.soak.faults.hostile import caller, send_review
-from bench.soak.sampling import resident
+from bench.soak.sampling import histogram, resident
 from tests.e2e.processes import CONTROLLERS, LOOPBACK, SCHEDULER, WEBHOOKS, Trimtab, cluster_wide, running
 from tests.lab.deployments import DeploymentSandbox, deployment_sandbox, skew
 from trimtab.api.cloneset import CloneSet
@@ -83,8 +83,7 @@ class Victim:
 
     async def lags_above(self, seconds: float, component: str) -> float:
         """How often the event loop of a component was later than that."""
-        within = await self.trimtab.sample(f"{_LAG}_bucket", component, le=str(seconds))
-        return await self.trimtab.sample(f"{_LAG}_count", component) - within
+        return histogram(await self.trimtab.metrics(component), _LAG).above(seconds)
 
     async def kinds_with_event(self, namespace: str, reason: str) -> set[str]:
         """The kinds of the objects that have an event with this reason."""

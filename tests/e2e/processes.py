@@ -184,10 +184,15 @@ class Trimtab:
 
     # The metrics.
 
-    async def sample(self, name: str, component: str = WEBHOOKS, **labels: str) -> float:
-        """The value of a metric of a component; 0 where there is none yet."""
+    async def metrics(self, component: str = WEBHOOKS) -> str:
+        """The page of metrics of a component: values that belong together come from one page."""
         text = await asyncio.to_thread(_fetch, f"http://127.0.0.1:{self.ports[component]}/metrics")
         assert text is not None, self.log(component)
+        return text
+
+    async def sample(self, name: str, component: str = WEBHOOKS, **labels: str) -> float:
+        """The value of a metric of a component; 0 where there is none yet."""
+        text = await self.metrics(component)
         samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
         return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
 

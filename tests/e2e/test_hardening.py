@@ -136,7 +136,7 @@ async def test_wide_objects_and_large_bodies_are_refused_while_everything_goes_o
     assert {code for each in observers.values() for code in each.answers} == {200}
     assert max(each.longest for each in observers.values()) < PROBE
     for component in COMPONENTS:
-        assert await victim.lags_above(STALL, component) == 0
+        assert await victim.lags_above(STALL, component) == 0, f"{component}: {victim.trimtab.log(component)}"
     await victim.check_works()
 
 
