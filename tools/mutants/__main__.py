@@ -10,7 +10,7 @@ import pytest
 
 from tools.mutants import modules, report
 from tools.mutants.memory import History
-from tools.mutants.run import ROOT, MutantRun, sample
+from tools.mutants.run import MOST_SECONDS, ROOT, MutantRun, sample
 
 _PYTEST = ("-q", "-s", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist")
 """Without texts of failures: they take longer than the tests."""
@@ -24,6 +24,9 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(modules.CORE), help="a group of modules")
     parser.add_argument("--match", default="", help="only mutants whose `path:line function` has this text")
     parser.add_argument("--again", action="store_true", help="only mutants that survived when they were tried last")
+    parser.add_argument(
+        "--most", type=float, default=MOST_SECONDS, help="seconds of tests for one mutant: fewer find likely survivors"
+    )
     options = parser.parse_args()
     os.chdir(ROOT)
     os.nice(10)
@@ -31,7 +34,7 @@ def main() -> int:
     chosen = sample(options.seed, options.only or list(modules.CORE), options.match)
     if options.again:
         chosen = (each for each in chosen if history.survived(each[1].identity))
-    run = MutantRun(chosen, set(report.equivalent()), 60 * options.minutes, history)
+    run = MutantRun(chosen, set(report.equivalent()), 60 * options.minutes, history, options.most)
     code = pytest.main([*_PYTEST, *modules.TESTS], plugins=[run])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not run.outcomes:
         return 1

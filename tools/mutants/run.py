@@ -21,7 +21,7 @@ from tools.mutants.replacement import CannotApplyError, apply, clear_caches, pre
 from tools.mutants.report import Outcome, Result
 
 ROOT = Path(__file__).resolve().parents[2]
-_MOST_SECONDS = 20.0
+MOST_SECONDS = 20.0
 """How long the tests of one mutant take at most, by the processor time when coverage was recorded (which is slower)."""
 
 _LONGEST_TEST = 300.0
@@ -32,12 +32,19 @@ class MutantRun:
     """Records what tests cover, then tries mutants until the time is over."""
 
     def __init__(
-        self, chosen: Iterable[tuple[str, Mutant]], known: set[Identity], seconds: float, history: History
+        self,
+        chosen: Iterable[tuple[str, Mutant]],
+        known: set[Identity],
+        seconds: float,
+        history: History,
+        most: float = MOST_SECONDS,
     ) -> None:
+        """`seconds` is the time of all mutants, `most` that of the tests of one."""
         self._chosen = chosen
         self._known = known
         self._seconds = seconds
         self._history = history
+        self._most = most
         self._has_failed = False
         self.outcomes: list[Outcome] = []
 
@@ -75,7 +82,7 @@ class MutantRun:
     def _outcome(self, group: str, mutant: Mutant, items: dict[str, pytest.Item], coverage: Coverage) -> Outcome:
         if mutant.identity in self._known:
             return Outcome(group, mutant, Result.EQUIVALENT)
-        names = coverage.tests(mutant, _MOST_SECONDS, self._history.detections(mutant.identity))
+        names = coverage.tests(mutant, self._most, self._history.detections(mutant.identity))
         tests = [items[name] for name in names if name in items]
         result, by = forked(lambda: self._try(mutant, tests, coverage)) or (Result.LATE, names[0])
         if result is not Result.NOT_APPLIED:
