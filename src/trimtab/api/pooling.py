@@ -123,8 +123,10 @@ class _Part:
     __slots__ = ("_by_main", "_known", "_latest", "_main", "_shared_values")
 
     def __init__(self, kind: type[msgspec.Struct], own: tuple[str, ...], main: str) -> None:
-        self._main: Callable[[Any], Any] = operator.attrgetter(main)
-        self._shared_values: _Values = operator.attrgetter(*(f for f in kind.__struct_fields__ if f not in own))
+        shared = [field for field in kind.__struct_fields__ if field not in own]
+        self._main = shared.index(main)
+        """The place of the field `main` among the shared values."""
+        self._shared_values: _Values = operator.attrgetter(*shared)
         self._known: dict[bytes, Any] = {}
         self._by_main: dict[int, Any] = {}
         """Parts of the pool by the identity of their field `main`, which is its alone while the pool holds it."""
@@ -141,19 +143,21 @@ class _Part:
         """
         values = self._shared_values(part)
         latest_values, latest = self._latest
+        main = values[self._main]
         if values == latest_values:
-            is_adopted = self._main(part) is self._main(latest) and all(map(operator.is_, latest_values, values))
+            is_adopted = main is latest_values[self._main] and all(map(operator.is_, latest_values, values))
             found: S = part if is_adopted else latest
             return found
-        adopted_before = self._by_main.get(id(self._main(part)))
+        adopted_before = self._by_main.get(id(main))
         if adopted_before is not None and all(map(operator.is_, self._shared_values(adopted_before), values)):
             return part
-        made = self._find(part, _pack(values), share)
+        made = self._find(part, values, share)
         self._latest = (self._shared_values(made), made)
         return made
 
-    def _find(self, part: S, packed: bytes, share: Callable[[S], None] | None) -> S:
+    def _find(self, part: S, values: tuple[Any, ...], share: Callable[[S], None] | None) -> S:
         """The known part with these shared values; the part itself, if there is none yet."""
+        packed = _pack(values)
         known: S | None = self._known.get(packed)
         if known is not None:
             return known
@@ -162,7 +166,7 @@ class _Part:
             self._by_main.clear()
         if share is not None:
             share(part)
-        self._known[packed] = self._by_main[id(self._main(part))] = part
+        self._known[packed] = self._by_main[id(self._shared_values(part)[self._main])] = part
         return part
 
 
@@ -177,8 +181,7 @@ def trim(pod: Pod) -> Pod:
     """Remove from the pod what nothing reads. Only for pods that are kept, and only before others have them."""
     conditions = pod.status.conditions
     if conditions:
-        read = [each for each in conditions if each.type not in UNREAD_CONDITIONS and not _is_scheduled(each)]
-        _set(pod.status, "conditions", tuple(map(_interned, read)))
+        _set(pod.status, "conditions", tuple([_interned(each) for each in conditions if _is_read(each)]))
     annotations = pod.metadata.annotations
     unread = [name for name in annotations if name.startswith(UNREAD_ANNOTATIONS)]
     if unread:
@@ -186,8 +189,9 @@ def trim(pod: Pod) -> Pod:
     return pod
 
 
-def _is_scheduled(condition: PodCondition) -> bool:
-    return condition.type == "PodScheduled" and condition.status == "True"
+def _is_read(condition: PodCondition) -> bool:
+    kind = condition.type
+    return kind not in UNREAD_CONDITIONS and not (kind == "PodScheduled" and condition.status == "True")
 
 
 def _interned(condition: PodCondition) -> PodCondition:

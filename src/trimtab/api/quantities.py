@@ -131,8 +131,12 @@ class Quantity:
         return count(self.unscaled, self.exponent - exponent)
 
 
+@lru_cache(maxsize=8192, typed=True)
 def parse(text: str | int | float) -> Quantity:
-    """Parse a quantity, or a plain number (`cpu: 0.5` in YAML)."""
+    """Parse a quantity, or a plain number (`cpu: 0.5` in YAML).
+
+    It is cached: a cluster repeats a few dozen quantities many thousand times.
+    """
     written = _text_of(text)
     match = _SHAPE.fullmatch(written)
     if match is None or not written:
@@ -153,7 +157,7 @@ def parse(text: str | int | float) -> Quantity:
 
 @lru_cache(maxsize=8192, typed=True)
 def whole(text: str | int | float) -> int:
-    """`parse(text).value()`, cached: a cluster repeats a few dozen quantities many thousand times."""
+    """`parse(text).value()`, cached."""
     return parse(text).value()
 
 

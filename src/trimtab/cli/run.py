@@ -56,7 +56,6 @@ Examples:
 @click.option("--check", "only_check", is_flag=True, help="Check the configuration and exit.")
 def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_check: bool, **flags: object) -> None:
     """Run Trimtab against a cluster until it is stopped. Options override the file."""
-    from trimtab import app
     from trimtab.kube.processes import (
         collect_less_often,
         prefer_event_loop,
@@ -65,13 +64,15 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
         set_up_logs,
     )
 
+    collect_less_often()  # before the other modules are imported, which creates many objects and no garbage
+    from trimtab import app
+
     configuration = configured(config_file, flags)
     if only_check:
         app.check(configuration)
         click.echo(f"the configuration is valid; it runs {', '.join(configuration.components)}")
         return
     set_up_logs(configuration.logs.format, configuration.logs.level)
-    collect_less_often()
     return_large_buffers()
     prefer_event_loop()
     again = None if config_file is None else partial(configured, config_file, flags)

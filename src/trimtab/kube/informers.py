@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
@@ -332,7 +332,7 @@ class Informer(Generic[T]):
 
     def _add(self, objects: Mapping[Key, T]) -> None:
         """Add objects that are not in the store."""
-        added = [new for key, new in objects.items() if self._store(key, new)]
+        added = self._store_all(objects)
         for handler in self._handlers if added else ():
             if not self._notify_all(handler, added):
                 for new in added:
@@ -351,11 +351,27 @@ class Informer(Generic[T]):
             else:
                 self._notify(handler.updated, old, new)
 
+    def _store_all(self, objects: Mapping[Key, T]) -> Sequence[T]:
+        """Store objects that are not in the store; returns those for which that did not fail."""
+        try:
+            self._adopt(objects.values())
+            self.store.insert_all(objects)
+        except Exception:  # noqa: BLE001 - found again for the object that it is about
+            return [new for key, new in objects.items() if self._store(key, new)]
+        for key in self._unreadable.intersection(objects):
+            self._resolve(key)
+        return list(objects.values())
+
+    def _adopt(self, objects: Iterable[T]) -> None:
+        """Let pods share what they have in common with others."""
+        if self._pool is not None:
+            for each in objects:
+                self._pool.adopt(trim(cast("Pod", each)))
+
     def _store(self, key: Key, new: T) -> bool:
         """Store an object; false if that fails, and it is skipped."""
         try:
-            if self._pool is not None:
-                self._pool.adopt(trim(cast("Pod", new)))
+            self._adopt((new,))
             self.store.put(key, new)
         except Exception as error:  # noqa: BLE001 - no object may end a watch
             self._reject(_rejected(new, error))

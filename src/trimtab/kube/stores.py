@@ -71,16 +71,29 @@ class _Index(Generic[T]):
         except Exception:  # noqa: BLE001 - it was reported when the index was added
             return ()
 
+    def entries(self, objects: Mapping[Key, T]) -> list[tuple[str, Key, T]]:
+        """The values of these objects, each with the key and the object; most indexes have none for most objects."""
+        function = self.function
+        return [(value, key, each) for key, each in objects.items() for value in function(each)]
+
+    def add(self, entries: Iterable[tuple[str, Key, T]]) -> None:
+        """Add entries."""
+        for value, key, new in entries:
+            self._under(value)[key] = new
+
     def update(self, key: Key, new: T, values: tuple[str, ...], before: tuple[str, ...]) -> None:
         """Set the values of an object that had others before."""
         for value in before:
             if value not in values:
                 self.drop(key, value)
         for value in values:
-            objects = self.objects.get(value)
-            if objects is None:
-                objects = self.objects[value] = {}
-            objects[key] = new
+            self._under(value)[key] = new
+
+    def _under(self, value: str) -> dict[Key, T]:
+        objects = self.objects.get(value)
+        if objects is None:
+            objects = self.objects[value] = {}
+        return objects
 
     def drop(self, key: Key, value: str) -> None:
         """Remove an object from a value."""
@@ -144,7 +157,7 @@ class Store(Generic[T]):
         """Store an object; return the one that it replaces. If an index function fails, nothing is changed."""
         old = self._objects.get(key)
         if old is None:
-            self._insert(Key(sys.intern(key)), an_object)  # other tables of the process hold the same key
+            self.insert_all({key: an_object})
             return None
         changes = [(index, index.values_of(an_object), index.former_values(old)) for index in self._indexes.values()]
         self._objects[key] = an_object
@@ -153,12 +166,13 @@ class Store(Generic[T]):
                 index.update(key, an_object, values, before)
         return old
 
-    def _insert(self, key: Key, new: T) -> None:
-        """Store an object that was not there; most indexes have no value for it."""
-        found = [(index, values) for index in self._indexes.values() if (values := tuple(index.function(new)))]
-        self._objects[key] = new
-        for index, values in found:
-            index.update(key, new, values, ())
+    def insert_all(self, objects: Mapping[Key, T]) -> None:
+        """Store objects that were not there. If an index function fails for one, nothing is changed."""
+        interned = {Key(sys.intern(key)): new for key, new in objects.items()}  # other tables hold the same keys
+        found = [(index, index.entries(interned)) for index in self._indexes.values()]
+        self._objects.update(interned)
+        for index, entries in found:
+            index.add(entries)
 
     def remove(self, key: Key) -> T | None:
         """Remove an object; return it."""

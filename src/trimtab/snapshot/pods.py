@@ -245,13 +245,12 @@ class PodTable:
         sets = [n for n, row in known if row is not None and row[0] == namespace and selector.matches(row[1])]
         return np.flatnonzero(np.isin(self.label_set, sets) & self.column("present").astype(np.bool_))
 
-    def take(self, key: str) -> int:
-        """Assign an empty row to a pod that has none."""
-        row = self.rows.take(key)
-        if row == len(self.objects):
-            self.objects.append(None)
+    def take_all(self, keys: Sequence[str]) -> list[int]:
+        """Assign an empty row to each of some pods that have none."""
+        rows = [self.rows.take(key) for key in keys]
+        self.objects += [None] * (len(self.rows) - len(self.objects))
         self._reserve(len(self.rows))
-        return row
+        return rows
 
     def position(self, row: int) -> Position:
         """Where the pod of a row is counted."""
@@ -314,10 +313,10 @@ def cells_of(pod: Pod) -> Cells:
         True,
         PHASES.get(status.phase, 0),
         is_ready,
-        nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER,
+        nanoseconds(ready.last_transition_time) if ready is not None and is_ready else NEVER,
         nanoseconds(metadata.creation_timestamp),
         most_restarts(status.container_statuses),
-        sidecar_restarts(pod),
+        sidecar_restarts(pod) if status.init_container_statuses else 0,
         cost or 0,
         cost is not None,
         pod.terminating,
@@ -340,7 +339,9 @@ def nanoseconds(moment: datetime | None) -> int:
     if moment is None:
         return NEVER
     since = to_ns(moment)
-    return NEVER if since == ZERO_NS else max(-_FARTHEST, min(since, _FARTHEST)) or 1
+    if -_FARTHEST <= since <= _FARTHEST:
+        return since or 1
+    return NEVER if since == ZERO_NS else _FARTHEST if since > 0 else -_FARTHEST
 
 
 def deletion_cost(pod: Pod) -> int | None:

@@ -39,8 +39,19 @@ Group = Service | ReplicationController | ReplicaSet | StatefulSet | CloneSet
 Watched = Pod | Node | Namespace | Group
 MIRRORED: tuple[type[Any], ...] = (Pod, Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
 """The kinds that decisions about existing pods scan. Placement also takes selectors from CloneSets."""
-_used_spec = operator.attrgetter("affinity", "containers", "init_containers", "resources", "overhead")
-_used_status = operator.attrgetter("container_statuses", "init_container_statuses", "resources", "allocated_resources")
+_used = operator.attrgetter(
+    "spec.containers",
+    "status.container_statuses",
+    "metadata.namespace",
+    "spec.affinity",
+    "spec.init_containers",
+    "spec.resources",
+    "spec.overhead",
+    "status.init_container_statuses",
+    "status.resources",
+    "status.allocated_resources",
+)
+"""The parts of a pod that its usage depends on; the two by whose identity it is found come first."""
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
 
 
@@ -203,7 +214,7 @@ class Snapshot:
         key = pod.key
         row = pods.rows.index.get(key)
         if row is None:
-            row, before = self._take(key), None
+            (row,), before = self._take_all((key,)), None
         else:
             before = pods.position(row)
         after = self._refer(pod)
@@ -214,7 +225,7 @@ class Snapshot:
 
     def _add_pods(self, keys: Sequence[str], pods: Sequence[Pod]) -> None:
         usages, cells = [self._usage(pod) for pod in pods], columns_of(pods)  # first, as above
-        rows, positions = [self._take(key) for key in keys], self._refer_all(pods)
+        rows, positions = self._take_all(keys), self._refer_all(pods)
         self.pods.write_all(rows, pods, cells, positions)
         charges = []
         for row, usage, position in zip(rows, usages, positions, strict=True):
@@ -242,11 +253,10 @@ class Snapshot:
             for pod in pods
         ]
 
-    def _take(self, key: str) -> int:
-        row = self.pods.take(key)
-        if row == len(self._counted):
-            self._counted.append(None)
-        return row
+    def _take_all(self, keys: Sequence[str]) -> list[int]:
+        rows = self.pods.take_all(keys)
+        self._counted += [None] * (len(self.pods) - len(self._counted))
+        return rows
 
     def _drop_pod(self, key: str) -> None:
         row = self.pods.rows.index.get(key)
@@ -270,9 +280,8 @@ class Snapshot:
         """
         if not pod.spec.node_name or pod.finished:
             return None
-        spec, status = pod.spec, pod.status
-        parts = (pod.metadata.namespace, *_used_spec(spec), *_used_status(status), is_infeasible(pod))
-        identity = (id(spec.containers), id(status.container_statuses))
+        parts = (*_used(pod), is_infeasible(pod))
+        identity = (id(parts[0]), id(parts[1]))
         known = self._usages.get(identity)
         if known is None or known.parts != parts:
             if len(self._usages) >= _USAGES_LIMIT:
