@@ -65,6 +65,24 @@ def test_an_unknown_index_is_a_mistake() -> None:
         Store[Pod]().by("nothing", "x")
 
 
+def test_objects_are_inserted_together_or_not_at_all() -> None:
+    """An index function that fails for one object leaves the store and every index as they were."""
+
+    def fails_for_b(found: Pod) -> list[str]:
+        if found.metadata.name == "b":
+            raise ValueError("no such name")
+        return [found.metadata.name]
+
+    store: Store[Pod] = Store({"node": by_node, "name": fails_for_b})
+    pods = {key_of(each): each for each in (pod("a", "x"), pod("b", "x"))}
+    with pytest.raises(ValueError, match="no such name"):
+        store.insert_all(pods)
+    assert len(store) == 0
+    assert store.values("node") == store.values("name") == []
+    store.insert_all({Key("n/a"): pods[Key("n/a")]})
+    assert store.by("node", "x") == store.by("name", "a") == [pod("a", "x")]
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "y"]), st.booleans()), max_size=30))
 def test_an_index_agrees_with_a_search(steps: list[tuple[str, str, bool]]) -> None:
     """After any history of puts and removals."""

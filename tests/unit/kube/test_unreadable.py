@@ -182,6 +182,20 @@ async def test_an_object_that_is_gone_from_the_next_list_is_no_longer_reported()
     await stage.close()
 
 
+async def test_an_object_that_the_next_list_has_in_a_readable_form_is_no_longer_reported() -> None:
+    """It is stored with the others of the list."""
+    stage = Stage(ScaleDownPolicy, policy("a", 5, 1200), policy("b", 6, 0))
+    await stage.settle()
+    assert stage.names == {"b"}
+    stage.server.items = [policy("a", 15, 0), policy("b", 6, 0), policy("c", 16, 0)]
+    stage.server.version = 20
+    await stage.tell("ERROR", json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}))
+    await stage.clock.advance(60)
+    assert stage.names == {"a", "b", "c"}
+    assert stage.client.unreadable.current == ()
+    await stage.close()
+
+
 async def test_an_object_that_an_index_cannot_take_is_skipped_too() -> None:
     """The store stays as it was."""
     server = TextServer(good(Node, "a", 5), good(Node, "b", 6))
