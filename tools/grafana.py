@@ -224,6 +224,16 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 [("sum by (kind) (increase(trimtab_unreadable_objects_total[1h]))", "{{kind}}")],
                 description="Versions of objects that were skipped in the last hour; events on them say why.",
             ),
+            Panel(
+                "Events that were not written",
+                [
+                    (
+                        "sum by (component, reason) (increase(trimtab_events_dropped_total[1h]))",
+                        "{{component}}: {{reason}}",
+                    )
+                ],
+                description="In the last hour; the process logs what each would have said.",
+            ),
         ),
     ),
     (

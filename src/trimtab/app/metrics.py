@@ -30,6 +30,12 @@ class Metrics:
             ("kind", "reason"),
             registry=registry,
         )
+        self._dropped_events = Counter(
+            "trimtab_events_dropped_total",
+            "Kubernetes events that were not written, by component and reason.",
+            ("component", "reason"),
+            registry=registry,
+        )
         self._lag = Histogram(
             "trimtab_event_loop_lag_seconds",
             "Seconds by which the event loop was late, measured ten times a second: the longest work without a pause.",
@@ -68,6 +74,10 @@ class Metrics:
     def count_list_fallback(self, kind: str, reason: str) -> None:
         """Count a list that was read in pages."""
         self._list_fallbacks.labels(kind, reason).inc()
+
+    def count_dropped_event(self, component: str, reason: str) -> None:
+        """Count an event that was not written."""
+        self._dropped_events.labels(component, reason).inc()
 
     def observe_lag(self, seconds: float) -> None:
         """Record how late the event loop was."""

@@ -121,6 +121,7 @@ class App:
                 client = client.using(on_attempt=traces.call)
             metrics = Metrics(self.registry)
             client.list_fallbacks.on_report = metrics.count_list_fallback
+            client.dropped_events.on_report = metrics.count_dropped_event
             monitor = LoopMonitor(client.clock, metrics.observe_lag)
             side = await stack.enter_async_context(SideLoop())
             dependencies = Dependencies(

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from trimtab.api.annotations import FIELD_MANAGER
 from trimtab.kube.clocks import SECOND, Clock, SystemClock
+from trimtab.kube.dropped_events import DroppedEvents
 from trimtab.kube.errors import ApiError, from_response
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.list_fallbacks import ListFallbacks
@@ -66,6 +67,7 @@ class Caller:
         server_time: ServerTime | None = None,
         unreadable: UnreadableObjects | None = None,
         list_fallbacks: ListFallbacks | None = None,
+        dropped_events: DroppedEvents | None = None,
     ) -> None:
         self.transport = transport
         self.settings = settings
@@ -76,6 +78,8 @@ class Caller:
         """The objects that could not be read, by this client and by those that `using` returns."""
         self.list_fallbacks = list_fallbacks or ListFallbacks()
         """Reports lists that were read in pages, by this client and by those that `using` returns."""
+        self.dropped_events = dropped_events or DroppedEvents()
+        """Reports events that were not written, of recorders on this client and on those that `using` returns."""
         self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
         self._limiter = limiter
 
@@ -91,17 +95,18 @@ class Caller:
         """Close the connections, which all clients returned by `using` share."""
         await self.transport.close()
 
-    def using(self, **changes: Any) -> Self:
-        """A client with changed `Settings` on the same connections."""
+    def using(self, *, limiter: TokenBucket | None = None, **changes: Any) -> Self:
+        """A client with changed `Settings`, or with a rate limit of its own, on the same connections."""
         return type(self)(
             self.transport,
             settings=replace(self.settings, **changes),
             clock=self.clock,
             rng=self._rng,
-            limiter=self._limiter,
+            limiter=limiter or self._limiter,
             server_time=self.server_time,
             unreadable=self.unreadable,
             list_fallbacks=self.list_fallbacks,
+            dropped_events=self.dropped_events,
         )
 
     async def call(

@@ -6,7 +6,8 @@ one object that differ only in their message become one "(combined from similar 
 are rate-limited: 25 at once, then one every five minutes. Events that the caller paces (`PacedRecorder`) are exempt
 from both: all of one reason about one object are one event, with the message of the last one.
 
-An event that cannot be written is dropped with a log line. Callers never wait for events or fail because of them.
+An event that cannot be written is dropped with a log line, and counted by reason (`dropped_events`). Callers never wait
+for events or fail because of them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.meta import ObjectReference
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.dropped_events import DropReason
 from trimtab.kube.errors import AlreadyExists, KubeError, NotFound, ServerError, Unreachable
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.resources import RESOURCES, Resource
@@ -182,6 +184,7 @@ class Recorder:
         except asyncio.QueueFull:
             about = _label(event.about)
             log.warning("dropped an event about %s, the queue is full: %s: %s", about, event.reason, event.message)
+            self._count_dropped(DropReason.QUEUE_FULL)
 
     async def run(self) -> None:
         """Write queued events until cancelled."""
@@ -191,6 +194,7 @@ class Recorder:
                 await self._handle(event)
             except Exception:
                 log.exception("dropped an event about %s", _label(event.about))
+                self._count_dropped(DropReason.FAILED)
             finally:
                 self._backlog.task_done()
 
@@ -202,6 +206,7 @@ class Recorder:
         correlated = self._correlator.correlate(event)
         if correlated is None:
             log.debug("dropped an event about %s, too many events: %s", _label(event.about), event.reason)
+            self._count_dropped(DropReason.RATE_LIMITED)
             return
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -211,12 +216,17 @@ class Recorder:
                 await self._clock.sleep(_BACKOFF.delay(attempt, self._rng))
             except KubeError as error:
                 log.warning("dropped an event about %s: %s", _label(event.about), error)
+                self._count_dropped(DropReason.REFUSED)
                 return
             else:
                 return
         log.warning(
             "dropped an event about %s: the API server was unavailable for %d attempts", _label(event.about), _ATTEMPTS
         )
+        self._count_dropped(DropReason.UNAVAILABLE)
+
+    def _count_dropped(self, reason: DropReason) -> None:
+        self._client.dropped_events.report(self._component, reason)
 
     async def _write(self, under: Hashable, event: PendingEvent) -> None:
         known = self._written.get(under)

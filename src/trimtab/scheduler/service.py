@@ -300,8 +300,7 @@ def _limited(client: Client, limit: RateLimit | None) -> Client:
     """A client over the same connections with a rate limit of its own."""
     if limit is None:
         return client
-    bucket = TokenBucket(limit.rate, limit.burst, client.clock)
-    return Client(client.transport, settings=client.settings, clock=client.clock, limiter=bucket)
+    return client.using(limiter=TokenBucket(limit.rate, limit.burst, client.clock))
 
 
 def _error_message(result: BindingResult) -> str:

@@ -12,14 +12,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.test_app import read, whole
 from trimtab import app
 from trimtab.api.configuration import Serving, TrimtabConfiguration
+from trimtab.api.pods import Pod
 from trimtab.app.metrics import Metrics
 from trimtab.install import local
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
-from trimtab.kube.errors import BadRequest
+from trimtab.kube.errors import BadRequest, Forbidden
 from trimtab.kube.sessions import AiohttpStream, Session
-from trimtab.kube.transport import Request
+from trimtab.kube.transport import Request, Response
+from trimtab.scheduler.configuration import SCHEDULER_NAME
+from trimtab.testing.builders import pod
 from trimtab_lab import provisioning
 from trimtab_lab.apiserver.wire.server import Server
 
@@ -86,6 +89,43 @@ async def test_a_process_counts_lists_that_the_api_server_did_not_stream(tmp_pat
         finally:
             await cancel(task)
     assert running.registry.get_sample_value("trimtab_list_fallbacks_total", labels) == 1
+
+
+class WithoutEvents(Session):
+    """Connections of a user who may not create events."""
+
+    async def send(self, request: Request) -> Response:
+        """Send a request, unless it is about an event."""
+        if "/events" in request.path:
+            raise Forbidden("events is forbidden", call=request.call)
+        return await super().send(request)
+
+
+async def test_a_process_counts_events_that_were_not_written(tmp_path: Path) -> None:
+    """By component and reason, also where the events have a rate limit of their own."""
+    async with Server(tmp_path) as server:
+        async with Client(Session(discover(server.kubeconfig))) as client:
+            tree = pod("web").spec(schedulerName=SCHEDULER_NAME).tree()
+            await client.create(Pod, tree, namespace="default")
+        configured = TrimtabConfiguration(
+            components=("scheduler",),
+            serving=Serving(port=0),
+            scheduler={
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"qps": 50, "burst": 100},
+            },
+        )
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig), connect=WithoutEvents)
+        task = asyncio.create_task(running.run())
+        labels = {"component": SCHEDULER_NAME, "reason": "refused"}
+        try:
+            while running.registry.get_sample_value("trimtab_events_dropped_total", labels) is None:
+                await asyncio.sleep(0)
+                assert not task.done()
+        finally:
+            await cancel(task)
+    assert running.registry.get_sample_value("trimtab_events_dropped_total", labels) == 1
 
 
 def test_readiness_and_leadership_are_measured_on_each_scrape() -> None:

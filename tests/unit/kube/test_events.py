@@ -29,6 +29,8 @@ class Scene:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
         client = Client(self.server, clock=self.clock, rng=random.Random(1))
+        self.dropped: list[tuple[str, str]] = []
+        client.dropped_events.on_report = lambda component, reason: self.dropped.append((component, reason.value))
         self.recorder = Recorder(client, component="trimtab", instance="trimtab-0", rng=random.Random(1))
         self.task = asyncio.create_task(self.recorder.run())
 
@@ -125,6 +127,7 @@ async def test_events_of_one_object_are_rate_limited() -> None:
     await scene.record(reason="Later")
     await scene.record(reason="TooSoon")
     assert len(scene.events) == 27
+    assert scene.dropped == [("trimtab", "rate-limited")] * 16
     await scene.end()
 
 
@@ -172,6 +175,7 @@ async def test_an_unavailable_server_drops_only_the_event(caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         await scene.clock.advance(600)
     assert "Pod prod/web: the API server was unavailable for 12 attempts" in caplog.text
+    assert scene.dropped == [("trimtab", "unavailable")]
     scene.server.intercept = None
     await scene.record(reason="Next")
     assert [event["reason"] for event in scene.events] == ["Next"]
@@ -186,18 +190,20 @@ async def test_an_event_that_is_refused_is_dropped(caplog: pytest.LogCaptureFixt
         await scene.record()
         await scene.recorder.flush()
     assert "dropped an event about Pod prod/web" in caplog.text
+    assert scene.dropped == [("trimtab", "refused")]
     assert len(scene.server.requests) == 1
     await scene.end()
 
 
 async def test_recording_never_waits_and_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     """A flood is cut off at the door."""
-    clock = VirtualClock()
-    recorder = Recorder(Client(FakeServer(clock), clock=clock), component="trimtab")
+    scene = Scene()
     with caplog.at_level(logging.WARNING):
         for n in range(1500):
-            recorder.record(POD, NORMAL, "Flood", f"{n}")
+            scene.recorder.record(POD, NORMAL, "Flood", f"{n}")
     assert caplog.text.count("the queue is full") == 500
+    assert scene.dropped == [("trimtab", "queue-full")] * 500
+    await scene.end()
 
 
 async def test_long_messages_and_names_are_truncated() -> None:
@@ -217,8 +223,26 @@ async def test_one_failing_event_does_not_stop_the_others(caplog: pytest.LogCapt
     scene.recorder.record(ObjectReference(kind="Pod", name="x", namespace="../.."), NORMAL, "Odd", "odd")
     await scene.clock.advance(0)
     assert "dropped an event about Pod ../../x" in caplog.text
+    assert scene.dropped == [("trimtab", "refused")]
     await scene.record()
     assert len(scene.events) == 1
+    await scene.end()
+
+
+async def test_an_error_of_ours_drops_only_the_event(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged with its traceback, and the next events are written."""
+    scene = Scene()
+
+    def fails(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    scene.server.intercept = fails
+    await scene.record()
+    assert "a bug" in caplog.text
+    assert scene.dropped == [("trimtab", "failed")]
+    scene.server.intercept = None
+    await scene.record(reason="Next")
+    assert [event["reason"] for event in scene.events] == ["Next"]
     await scene.end()
 
 
