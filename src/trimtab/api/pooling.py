@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -38,6 +39,9 @@ _Values = Callable[[Any], tuple[Any, ...]]
 _LIMIT = 16_384
 _ANNOTATIONS_LIMIT = 2_048
 """Where annotations differ from pod to pod (costs), none recurs; those of one template are listed one after another."""
+
+_LATEST = 4
+"""With how many parts one is compared before it is packed."""
 
 _OWN_SPEC = ("node_name",)
 _OWN_STATUS = ("conditions", "pod_ip")
@@ -115,9 +119,9 @@ class PodPool:
 class _Part:
     """The distinct values of one part of pods, which the pods' own fields are left out of.
 
-    Packing takes much longer than comparing. So a part is compared with the latest one first: lists have the pods of a
-    template one after another. And a part that has been adopted before, by this pool or by another one, is recognized
-    by its field `main`, which no two distinct parts share.
+    Packing takes much longer than comparing. So a part is compared with the latest ones first: lists have the pods of a
+    template one after another, whose statuses differ in a few counts of restarts. And a part that has been adopted
+    before, by this pool or by another one, is recognized by its field `main`, which no two distinct parts share.
     """
 
     __slots__ = ("_by_main", "_known", "_latest", "_main", "_shared_values")
@@ -130,8 +134,8 @@ class _Part:
         self._known: dict[bytes, Any] = {}
         self._by_main: dict[int, Any] = {}
         """Parts of the pool by the identity of their field `main`, which is its alone while the pool holds it."""
-        self._latest: tuple[tuple[Any, ...], Any] = ((), None)
-        """The part that was found last, after its shared values."""
+        self._latest: deque[tuple[tuple[Any, ...], Any]] = deque(maxlen=_LATEST)
+        """The parts that were found last, each after its shared values."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -142,17 +146,17 @@ class _Part:
         `share` is called for the first one, to replace what it has in common with parts that are not equal.
         """
         values = self._shared_values(part)
-        latest_values, latest = self._latest
         main = values[self._main]
-        if values == latest_values:
-            is_adopted = main is latest_values[self._main] and all(map(operator.is_, latest_values, values))
-            found: S = part if is_adopted else latest
-            return found
+        for latest_values, latest in self._latest:
+            if values == latest_values:
+                is_adopted = main is latest_values[self._main] and all(map(operator.is_, latest_values, values))
+                found: S = part if is_adopted else latest
+                return found
         adopted_before = self._by_main.get(id(main))
         if adopted_before is not None and all(map(operator.is_, self._shared_values(adopted_before), values)):
             return part
         made = self._find(part, values, share)
-        self._latest = (self._shared_values(made), made)
+        self._latest.appendleft((self._shared_values(made), made))
         return made
 
     def _find(self, part: S, values: tuple[Any, ...], share: Callable[[S], None] | None) -> S:
@@ -181,17 +185,17 @@ def trim(pod: Pod) -> Pod:
     """Remove from the pod what nothing reads. Only for pods that are kept, and only before others have them."""
     conditions = pod.status.conditions
     if conditions:
-        _set(pod.status, "conditions", tuple([_interned(each) for each in conditions if _is_read(each)]))
+        read = [
+            _interned(each)
+            for each in conditions
+            if each.type not in UNREAD_CONDITIONS and (each.type != "PodScheduled" or each.status != "True")
+        ]
+        _set(pod.status, "conditions", tuple(read))
     annotations = pod.metadata.annotations
     unread = [name for name in annotations if name.startswith(UNREAD_ANNOTATIONS)]
     if unread:
         _set(pod.metadata, "annotations", {name: annotations[name] for name in annotations if name not in unread})
     return pod
-
-
-def _is_read(condition: PodCondition) -> bool:
-    kind = condition.type
-    return kind not in UNREAD_CONDITIONS and not (kind == "PodScheduled" and condition.status == "True")
 
 
 def _interned(condition: PodCondition) -> PodCondition:

@@ -6,7 +6,7 @@ observed before their node, or after its deletion, and their counts must be righ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -240,14 +240,17 @@ class NodeTable:
 
     def charge_all(self, charges: Sequence[tuple[int, Requests]]) -> None:
         """Add the requests of many pods, each to a node: as `charge` for each, with one write for each resource."""
-        rows = np.array([row for row, _ in charges], dtype=np.intp)
-        for name in dict.fromkeys(name for _, requests in charges for name in requests.amounts):
-            added = [requests.amounts.get(name, 0) for _, requests in charges]
-            column = self._resource(name)
-            _add_all(self._requested[:, column], rows, added)
-        _add_all(self._assumed[:, 0], rows, [requests.assumed_cpu for _, requests in charges])
-        _add_all(self._assumed[:, 1], rows, [requests.assumed_memory for _, requests in charges])
-        np.add.at(self._columns["pods"], rows, 1)
+        by_requests: dict[int, tuple[Requests, list[int]]] = {}
+        for row, requests in charges:  # which the pods of a template share
+            by_requests.setdefault(id(requests), (requests, []))[1].append(row)
+        for requests, on in by_requests.values():
+            rows = np.array(on, dtype=np.intp)
+            for name, amount in requests.amounts.items():
+                column = self._resource(name)
+                _add_all(self._requested[:, column], rows, amount)
+            _add_all(self._assumed[:, 0], rows, requests.assumed_cpu)
+            _add_all(self._assumed[:, 1], rows, requests.assumed_memory)
+            np.add.at(self._columns["pods"], rows, 1)
         self._log.forget(len(charges))
 
     def label(self, key: LabelKey) -> LabelColumn:
@@ -381,9 +384,9 @@ def _add(table: IntColumn, row: int, column: int, amount: int) -> None:
     table[row, column] = _wrapped(table.item(row, column) + amount)
 
 
-def _add_all(column: IntColumn, rows: IntColumn, amounts: Iterable[int]) -> None:
-    """Add to many cells, some of them several times; overflow wraps around."""
-    np.add.at(column, rows, np.array([_wrapped(amount) for amount in amounts], dtype=np.int64))
+def _add_all(column: IntColumn, rows: IntColumn, amount: int) -> None:
+    """Add to many cells, to some of them several times; overflow wraps around."""
+    np.add.at(column, rows, _wrapped(amount))
 
 
 def _wrapped(number: int) -> int:

@@ -103,7 +103,7 @@ async def test_objects_are_stored_as_they_come() -> None:
     stage = Stage()
     async with stage.running() as server:
         large = server.present("b", 9)
-        large["metadata"]["annotations"] = {"large": "x" * 200_000}
+        large["metadata"]["annotations"] = {"large": "x" * 400_000}
         server.send_event("ADDED", server.present("a", 7))
         server.send_event("ADDED", large)
         await stage.clock.advance(0)

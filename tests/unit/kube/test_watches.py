@@ -133,22 +133,22 @@ def test_lines_are_complete_however_chunks_are_split(texts: list[bytes], data: s
     assert seen == texts
 
 
-@pytest.mark.parametrize("pods", [0, 1, 50, 51, 120])
+@pytest.mark.parametrize("pods", [0, 1, 100, 101, 220])
 def test_a_page_is_decoded_in_parts(pods: int) -> None:
     """All objects in their order; each part has the page's version and token."""
     items = [{"metadata": {"name": f"p{n}"}} for n in range(pods)]
     data = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": items}
     parts = list(watches.parts(json.dumps(data).encode(), Pod))
     assert [pod.metadata.name for part in parts for pod in part.items] == [f"p{n}" for n in range(pods)]
-    assert all(len(part.items) <= 50 for part in parts)
+    assert all(len(part.items) <= 100 for part in parts)
     assert {(part.resource_version, part.continue_token) for part in parts} == {("5", "next")}
 
 
 def test_a_page_is_decoded_at_once_if_all_its_objects_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Splitting it first takes a third of the time of a list."""
     monkeypatch.setattr(watches, "_split", None)
-    body = {"metadata": {"resourceVersion": "7"}, "items": [pod_tree(f"p{number}") for number in range(120)]}
+    body = {"metadata": {"resourceVersion": "7"}, "items": [pod_tree(f"p{number}") for number in range(220)]}
     parts = list(watches.parts(json.dumps(body).encode(), Pod))
-    assert [len(part.items) for part in parts] == [50, 50, 20]
-    assert [pod.metadata.name for part in parts for pod in part.items] == [f"p{number}" for number in range(120)]
+    assert [len(part.items) for part in parts] == [100, 100, 20]
+    assert [pod.metadata.name for part in parts for pod in part.items] == [f"p{number}" for number in range(220)]
     assert {part.resource_version for part in parts} == {"7"}
