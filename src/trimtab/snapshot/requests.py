@@ -79,9 +79,9 @@ def compute(pod: Pod) -> Requests:
     # No amount is assumed for a resource that has a pod-level request.
     missing = {n: q for n, q in _ASSUMED.items() if n not in amounts} if _pod_level(pod, resized=True) else _ASSUMED
     assumed = _total(pod, missing)
-    stated = _total(pod, {}, resized=False)
-    bare = _total(pod, {}, resized=False, pod_level=False)
-    bare_assumed = _total(pod, _ASSUMED, resized=False, pod_level=False)
+    stated = _total(pod, {}, resized=False) if _resized(pod) else amounts
+    bare = stated if pod.spec.resources is None else _total(pod, {}, resized=False, pod_level=False)
+    bare_assumed = assumed if bare is amounts else _total(pod, _ASSUMED, resized=False, pod_level=False)
     return Requests(
         amounts=_rounded(amounts),
         assumed_cpu=assumed.get(CPU, _ZERO).milli_value(),
