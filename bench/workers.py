@@ -16,12 +16,13 @@ T = TypeVar("T")
 def worker(target: Callable[..., None], *arguments: object) -> Iterator[tuple[Connection, int]]:
     """A function in a process of its own: a pipe to it, which is also its first argument, and its process id.
 
-    At the end it is sent "end".
+    At the end it is sent "end". Reading from the pipe raises EOFError if the process ends before it has sent anything.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=target, args=(there, *arguments), daemon=True)
     process.start()
+    there.close()
     try:
         yield here, process.pid or 0
     finally:
