@@ -81,6 +81,10 @@ def test_the_state_of_a_plan_follows_from_the_cluster(
             "ad", {}, True, "c", {MissCause.DELETED: 1}, id="a survivor was drained, and a victim spared for it"
         ),
         pytest.param("ab", {}, True, "c", {MissCause.DELETED: 1, MissCause.LAG: 1}, id="one drained, the other chosen"),
+        pytest.param("a", {}, True, "c", {MissCause.DELETED: 2}, id="one drained, and a victim spared for it alone"),
+        pytest.param(
+            "a", {}, True, "", {MissCause.DELETED: 1, MissCause.LAG: 1}, id="one chosen for the spared victim"
+        ),
     ],
 )
 def test_a_miss_has_a_cause(

@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
-from trimtab.api.cloneset import REVISION_HASH
+from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.scaledown.cost_writer import CostWriter
@@ -30,6 +30,7 @@ JSON = dict[str, Any]
 KEY = "shop/ReplicaSet/web"
 SETS = ("/apis/apps/v1", "replicasets")
 PODS = ("/api/v1", "pods")
+CLONESETS = ("/apis/apps.kruise.io/v1alpha1", "clonesets")
 
 
 class Stage:
@@ -96,6 +97,16 @@ class Stage:
         self.tracker.begin(KEY, plan)
         if answered:
             self.tracker.answer(KEY, plan, is_complete=True)
+
+    def pod_uid(self, name: str) -> str:
+        """The UID of a pod that is stored."""
+        (found,) = (each["metadata"] for each in self.server.objects("pods") if each["metadata"]["name"] == name)
+        return str(found["uid"])
+
+    def reverted(self, reason: str) -> float:
+        """How many costs were reverted for this reason."""
+        name = "trimtab_scaledown_costs_reverted_total"
+        return self.metrics.registry.get_sample_value(name, {"reason": reason}) or 0.0
 
     def costs(self) -> list[str]:
         """The names of the pods that have a plan's annotation."""
@@ -275,9 +286,15 @@ async def test_an_uncached_read_decides_whether_a_request_took_effect(stage: Sta
     stage.server.cut_watches(cleanly=True)
     (stored,) = stage.server.objects("replicasets")
     stored["spec"]["replicas"] = 3  # which no watch has shown
-    await stage.clock.advance(12)
+    await stage.clock.advance(40)
     assert stage.costs() == ["web-0"]
     assert stage.tracker.is_open(KEY)
+    for name in ("web-3", "web-4"):
+        stage.server.drop(*PODS, f"shop/{name}")
+    stage.resize(3)
+    await stage.clock.advance(0.6)
+    assert stage.costs() == [], "it was evaluated again as soon as the cache had the new size"
+    assert [(each.plan, each.state) for each in stage.results] == [("p", PlanState.DONE)]
 
 
 @pytest.mark.parametrize(("is_complete", "seconds"), [(True, 0.3), (False, 0.45)])
@@ -311,6 +328,96 @@ async def test_a_pod_is_recorded_as_it_was_before_it_was_deleted(stage: Stage) -
     stage.server.drop(*PODS, "shop/web-0")
     await stage.clock.advance(0.05)
     assert plan.ready == {uid: True}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_elsewhere"),
+    [
+        pytest.param("p", False, id="of this plan"),
+        pytest.param("earlier", False, id="of a plan that it superseded"),
+        pytest.param("other", True, id="of a plan of another process"),
+    ],
+)
+async def test_a_pod_with_a_cost_of_another_process_was_not_chosen_by_this_plan(
+    stage: Stage, name: str, is_elsewhere: bool
+) -> None:
+    """Two processes answered requests for the same workload, and its controller followed the other one's costs."""
+    plan = stage.plan(supersedes=frozenset({"earlier"}))
+    stage.begin(plan)
+    stage.annotate("web-0", plan=name)
+    await stage.clock.advance(0.1)
+    uid = stage.pod_uid("web-0")
+    stage.server.drop(*PODS, "shop/web-0")
+    await stage.clock.advance(0.05)
+    assert plan.ready == {uid: True}
+    assert plan.deleted_elsewhere == ({uid} if is_elsewhere else set())
+
+
+async def test_pods_of_a_cloneset_that_a_user_named_were_not_chosen_by_its_plan(stage: Stage) -> None:
+    """By a label of the pod, or in the CloneSet."""
+    spec = {"replicas": 2, "selector": {}, "template": {}, "scaleStrategy": {"podsToDelete": ["clone-1"]}}
+    stored = stage.server.put(*CLONESETS, {"metadata": {"name": "clone", "namespace": "shop"}, "spec": spec})
+    uid = stored["metadata"]["uid"]
+    owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "clone", "uid": uid}
+    labels = {"clone-0": {}, "clone-1": {}, "clone-2": {SPECIFIED_DELETE: "true"}}
+    for name, each in labels.items():
+        tree = pod(name, namespace="shop").on("n1").ready().labels(each).tree()
+        tree["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        stage.server.put(*PODS, tree)
+    await stage.clock.advance(0.1)
+    plan = stage.plan(uid=uid, to=2, resizes={uid: Resize(3, 2)})
+    stage.tracker.begin("shop/CloneSet/clone", plan)
+    uids = {name: stage.pod_uid(name) for name in labels}
+    for name in labels:
+        stage.server.drop(*PODS, f"shop/{name}")
+    await stage.clock.advance(0.05)
+    assert plan.ready.keys() == set(uids.values())
+    assert plan.deleted_elsewhere == {uids["clone-1"], uids["clone-2"]}
+
+
+async def test_deletions_after_the_end_of_a_plan_are_not_recorded(stage: Stage) -> None:
+    """They are none of its own."""
+    plan = stage.plan()
+    stage.begin(plan)
+    for name in ("web-3", "web-4"):
+        stage.server.drop(*PODS, f"shop/{name}")
+    await stage.clock.advance(1)
+    assert not stage.tracker.is_open(KEY)
+    assert len(plan.ready) == 2
+    stage.server.drop(*PODS, "shop/web-0")
+    await stage.clock.advance(0.1)
+    assert len(plan.ready) == 2
+
+
+async def test_the_cost_of_a_pod_that_is_terminating_is_not_reverted(stage: Stage) -> None:
+    """It is deleted with the pod, however long that takes: nothing is read or written for it meanwhile."""
+    stage.resize(5)
+    stage.annotate("web-0")
+    await stage.clock.advance(1)
+    (stored,) = (each for each in stage.server.objects("pods") if each["metadata"]["name"] == "web-0")
+    leaving = {**stored, "metadata": {**stored["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    stage.server.put(*PODS, leaving)
+    await stage.clock.advance(1)
+    asked = len(stage.server.requests)
+    await stage.clock.advance(60)
+    assert stage.costs() == ["web-0"]
+    assert stage.server.requests[asked:] == []
+
+
+async def test_an_annotation_on_a_pod_that_the_workload_does_not_own_decides_nothing(stage: Stage) -> None:
+    """A later plan for nine pods would be done; the one on the workload's own pod is in progress."""
+    stage.annotate("web-0")
+    await stage.clock.advance(1)
+    known = msgspec.structs.replace(
+        stage.mark("forged", 9), at=stage.clock.now() // 1_000_000, share=9, was=12, cost=-1
+    )
+    annotations = {DELETION_COST: "-1", SCALE_PLAN: codec.encode(known).decode()}
+    stage.server.put(*PODS, pod("alone", namespace="shop").on("n1").ready().annotations(annotations).tree())
+    await stage.clock.advance(28)
+    assert stage.costs() == ["alone", "web-0"], "it is left to another process for a while"
+    await stage.clock.advance(5)
+    assert stage.costs() == ["web-0"]
+    assert stage.reverted("not-owned") == 1
 
 
 async def test_the_revisions_of_pods_that_a_cloneset_deletes_are_recorded(stage: Stage) -> None:
