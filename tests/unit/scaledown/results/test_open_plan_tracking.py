@@ -19,6 +19,7 @@ from trimtab.kube.clocks import SECOND, cancel
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import Metrics
+from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.evaluation import PlanState
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, Resize
 from trimtab.scaledown.results.plan_tracker import PlanTracker
@@ -46,12 +47,14 @@ class Stage:
         self.overwritten: list[int] = []
         self.results: list[PlanResult] = []
         self.settle_time = SettleTime(0.3)
+        self.defaults = NO_DEFAULTS
         self.tracker = PlanTracker(
             client,
             self.view,
             CostWriter(client, metrics=self.metrics),
             metrics=self.metrics,
             settle_time=self.settle_time,
+            defaults=lambda: self.defaults,
             reassure=self._reassure,
             on_result=lambda result, _: self.results.append(result),
             on_overwritten=lambda _, count: self.overwritten.append(count),
@@ -139,7 +142,7 @@ async def test_an_open_plan_is_found_until_it_ends(stage: Stage) -> None:
     stage.resize(9)
     await stage.clock.advance(11)
     assert not stage.tracker.is_open(KEY)
-    assert [(each.plan, each.state) for each in stage.results] == [("second", PlanState.NOT_APPLIED)]
+    assert [(each.plan, each.state, each.followed) for each in stage.results] == [("second", PlanState.NOT_APPLIED, 0)]
 
 
 async def test_a_plan_of_another_decision_is_recorded_as_superseded(stage: Stage) -> None:
@@ -239,6 +242,37 @@ async def test_a_request_that_is_not_answered_keeps_its_costs(stage: Stage) -> N
     await stage.clock.advance(60)
     assert stage.costs() == ["web-0"]
     assert stage.tracker.is_open(KEY)
+
+
+@pytest.mark.parametrize("is_annotated", [pytest.param(True, id="with costs"), pytest.param(False, id="without costs")])
+async def test_plans_are_evaluated_again_when_the_configuration_changes(stage: Stage, is_annotated: bool) -> None:
+    """Another Trimtab was responsible for their namespace, so that nothing was waited for."""
+    stage.defaults = Defaults(only=frozenset({"elsewhere"}))
+    stage.resize(9)
+    if is_annotated:
+        stage.annotate("web-0")
+    else:
+        stage.begin(stage.plan())
+    await stage.clock.advance(40)
+    assert (stage.costs() == ["web-0"]) is is_annotated
+    assert stage.tracker.is_open(KEY) is not is_annotated
+    stage.defaults = NO_DEFAULTS
+    stage.tracker.requeue_all()
+    await stage.clock.advance(0.1)
+    assert stage.costs() == []
+    assert not stage.tracker.is_open(KEY)
+
+
+async def test_an_open_plan_ends_without_the_costs_of_another_process(stage: Stage) -> None:
+    """Those may be of a request that is held right now."""
+    stage.annotate("web-0")
+    stage.annotate("web-1", plan="other")
+    await stage.clock.advance(0.1)
+    stage.resize(9)
+    stage.begin(stage.plan())
+    await stage.clock.advance(11)
+    assert not stage.tracker.is_open(KEY)
+    assert stage.costs() == ["web-1"]
 
 
 async def test_pods_that_are_deleted_are_recorded_by_their_controllers_plan(stage: Stage) -> None:
