@@ -116,7 +116,6 @@ class PlanTracker:
         earlier = self._open.get(workload)
         if earlier is not None:
             plan.supersede(earlier)
-            self._close(workload)
             if earlier.decision != plan.decision:
                 self._record(PlanResult(workload, earlier.plan, PlanState.SUPERSEDED, 0, {}), earlier)
         self._open[workload] = plan
@@ -288,17 +287,13 @@ class PlanTracker:
     # The end of a plan.
 
     def _end(self, workload: str, plan: OpenPlan, state: PlanState) -> None:
-        self._close(workload)
+        del self._open[workload]
+        for uid in plan.resizes:
+            self._by_owner.pop(uid, None)
         if state is not PlanState.DONE:
             self._record(PlanResult(workload, plan.plan, state, 0, {}), plan)
             return
         self._record(self._endings.end(workload, plan), plan)
-
-    def _close(self, workload: str) -> None:
-        plan = self._open.pop(workload, None)
-        if plan is not None:
-            for uid in plan.resizes:
-                self._by_owner.pop(uid, None)
 
     def _record(self, result: PlanResult, plan: OpenPlan) -> None:
         self.results = [*self.results[-99:], result]

@@ -72,6 +72,7 @@ def test_the_state_of_a_plan_follows_from_the_cluster(
     [
         pytest.param("cd", {}, True, "", {}, id="as planned"),
         pytest.param("ad", {}, True, "", {MissCause.LAG: 1}, id="the controller had not seen the costs"),
+        pytest.param("ab", {}, True, "", {MissCause.LAG: 2}, id="nor those of two pods"),
         pytest.param(
             "ad", {"c": False}, True, "", {MissCause.EARLIER_CRITERION: 1}, id="a survivor had become unready"
         ),
