@@ -175,7 +175,7 @@ class PlanTracker:
         if state is PlanState.NOT_APPLIED and await self._took_effect(namespace, named, target):
             return Result(_POLL)  # the informer is behind
         await self._revert(workload, plan, pods, state.value, state)
-        return Result(_POLL if len(pods) < len(annotated) else None)
+        return Result(_POLL)  # for the pods of other plans, and those that the workload does not own
 
     def _is_expiring(self, plan: OpenPlan) -> bool:
         """Whether the result of a plan will not be certain any more by the time of the next evaluation."""

@@ -84,6 +84,13 @@ class Stage:
         known = msgspec.structs.replace(self.mark(plan, to), at=moment, share=to, was=5, side="victims", cost=-1)
         self.put_pod(name, **{DELETION_COST: cost, SCALE_PLAN: codec.encode(known).decode()})
 
+    def forge(self, name: str, *, to: int, at: int | None = None) -> None:
+        """Store a pod without a controller whose annotation says that a plan for the ReplicaSet gave it a cost."""
+        moment = self.clock.now() // 1_000_000 if at is None else at
+        known = msgspec.structs.replace(self.mark("forged", to), at=moment, share=to, was=12, side="victims", cost=-1)
+        annotations = {DELETION_COST: "-1", SCALE_PLAN: codec.encode(known).decode()}
+        self.server.put(*PODS, pod(name, namespace="shop").on("n1").ready().annotations(annotations).tree())
+
     def mark(self, plan: str, to: int = 3) -> PlanAnnotation:
         """The annotation of a plan."""
         return PlanAnnotation(plan=plan, workload="ReplicaSet/web", uid=self.uid, generation=1, to=to, at=0)
@@ -229,6 +236,7 @@ async def test_the_age_of_the_oldest_cost_is_a_metric(stage: Stage) -> None:
     now = stage.clock.now() // 1_000_000
     stage.annotate("web-0", at=now - 20_000)
     stage.annotate("web-1", at=now - 5_000)
+    stage.forge("alone", to=3, at=now - 60_000)
     await stage.clock.advance(0.1)
     assert age() == pytest.approx(20.1)
 
@@ -442,16 +450,27 @@ async def test_an_annotation_on_a_pod_that_the_workload_does_not_own_decides_not
     """A later plan for nine pods would be done; the one on the workload's own pod is in progress."""
     stage.annotate("web-0")
     await stage.clock.advance(1)
-    known = msgspec.structs.replace(
-        stage.mark("forged", 9), at=stage.clock.now() // 1_000_000, share=9, was=12, cost=-1
-    )
-    annotations = {DELETION_COST: "-1", SCALE_PLAN: codec.encode(known).decode()}
-    stage.server.put(*PODS, pod("alone", namespace="shop").on("n1").ready().annotations(annotations).tree())
+    stage.forge("alone", to=9)
     await stage.clock.advance(28)
     assert stage.costs() == ["alone", "web-0"], "it is left to another process for a while"
     await stage.clock.advance(5)
     assert stage.costs() == ["web-0"]
     assert stage.reverted("not-owned") == 1
+
+
+async def test_an_annotation_on_a_pod_that_the_workload_does_not_own_is_reverted_after_its_plan(stage: Stage) -> None:
+    """It is reverted in its own time, although the plan of the workload ends before that."""
+    stage.annotate("web-0")
+    stage.forge("alone", to=9)
+    stage.begin(stage.plan())
+    await stage.clock.advance(0.7)
+    for name in ("web-3", "web-4"):
+        stage.server.drop(*PODS, f"shop/{name}")
+    await stage.clock.advance(1)
+    assert not stage.tracker.is_open(KEY)
+    assert stage.costs() == ["alone"]
+    await stage.clock.advance(31)
+    assert stage.costs() == []
 
 
 async def test_the_revisions_of_pods_that_a_cloneset_deletes_are_recorded(stage: Stage) -> None:
