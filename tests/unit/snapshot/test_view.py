@@ -286,15 +286,18 @@ def test_an_observed_pod_replaces_the_assumed_one() -> None:
     assert not view.pods.column("assumed")[view.pods.rows.index["default/p"]]
 
 
-def test_idle_tallies_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("requests", "kept"), [pytest.param(1, 3, id="requested lately"), pytest.param(5, 2, id="not requested for long")]
+)
+def test_idle_tallies_are_dropped(monkeypatch: pytest.MonkeyPatch, requests: int, kept: int) -> None:
     """An unused constraint must not cost for ever; the next request counts again."""
     monkeypatch.setattr(counts, "IDLE_REQUESTS", 3)
     view = cluster("z1: a").running("a").snapshot()
     per_node(view, WEB)
-    for _ in range(5):
+    for _ in range(requests):
         per_node(view, ANY_APP)
     per_node(view, selectors.parse("app=new"))
-    assert len(view.tallies) == 2
+    assert len(view.tallies) == kept
     assert per_node(view, WEB) == {"a": 1}
 
 
