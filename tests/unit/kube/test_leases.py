@@ -224,6 +224,22 @@ async def test_the_lease_is_renewed_until_the_work_has_stopped() -> None:
     await cancel(leading, waiting)
 
 
+async def test_a_renewal_that_is_under_way_does_not_undo_the_release() -> None:
+    """The work ends 0.4 seconds after it was sent, and 0.4 seconds before it arrives."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leader.link.out, leader.link.rng = 0.8, Unlucky()
+
+    async def work() -> None:
+        await scene.clock.sleep(2.4)
+
+    leading = asyncio.create_task(leader.elector.run(work))
+    await scene.clock.advance(30)
+    await leading
+    assert scene.lease["holderIdentity"] == ""
+    assert not leader.elector.is_leader
+
+
 async def test_work_that_ends_releases_the_lease() -> None:
     """With its result, or with its failure; the lease is given up either way."""
     scene = Scene()
