@@ -336,6 +336,23 @@ async def test_a_short_outage_does_not_stop_the_leader() -> None:
     await cancel(leading)
 
 
+async def test_a_leader_tries_to_renew_until_just_before_its_deadline() -> None:
+    """Failures that take half a second each leave it with one attempt more, half a second before the end."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.run())
+    await scene.clock.advance(1)
+    leader.link.out, leader.link.rng = 0.5, Unlucky()
+    scene.away()
+    await scene.clock.advance(8)
+    leader.link.mend()
+    scene.server.intercept = None
+    await scene.clock.advance(20)
+    assert leader.acts()
+    assert leader.terms_served == 1
+    await cancel(leading)
+
+
 async def test_an_expired_lease_is_acquired_after_its_whole_duration() -> None:
     """Counted from when its last change was seen, not from its timestamps."""
     scene = Scene()
