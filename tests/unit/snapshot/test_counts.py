@@ -72,6 +72,9 @@ def test_a_pod_stops_counting_when_it_changes(change: Any) -> None:
     assert per_node(view) == {"a": 1}
     view.put(change(made).build())
     assert per_node(view) == {}
+    later = cluster("z1: a").snapshot()
+    later.put(made.build())
+    assert per_node(later) == {}, "nor by a tally that is new"
 
 
 def test_a_set_of_labels_is_matched_anew_when_its_number_is_reused() -> None:
