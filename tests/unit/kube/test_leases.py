@@ -323,6 +323,26 @@ async def test_a_leader_that_finds_another_holder_stops_immediately() -> None:
     assert scene.lease["holderIdentity"] == "usurper"
 
 
+async def test_a_leader_that_cannot_take_back_a_released_lease_stops_immediately() -> None:
+    """The lease was edited manually: another candidate may acquire it at any moment."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.elector.run(leader.work))
+    await scene.clock.advance(1)
+    lease = scene.server.objects("leases")[0]
+    scene.server.put(*LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
+    writes = iter([None, failure(503, "ServiceUnavailable")])  # the first one conflicts
+
+    def second_fails(request: Request) -> Response | None:
+        return next(writes, None) if request.method == "PUT" else None
+
+    scene.server.intercept = second_fails
+    await scene.clock.advance(3)
+    assert not leader.acts()
+    with pytest.raises(LeadershipLost):
+        await leading
+
+
 async def test_a_short_outage_does_not_stop_the_leader() -> None:
     """There is time for several attempts."""
     scene = Scene()

@@ -54,6 +54,17 @@ def test_a_pod_on_a_node_that_was_added_later_is_counted() -> None:
     assert per_node(view) == {"a": 1, "n199": 1}
 
 
+def test_a_pod_on_each_node_is_counted_as_nodes_are_added() -> None:
+    """Its tally is not asked for in between."""
+    view = cluster("z1: a").running("a").snapshot()
+    assert per_node(view) == {"a": 1}
+    names = [f"n{number}" for number in range(200)]
+    for name in names:
+        view.put(node(name).build())
+        view.put(pod(f"on-{name}").on(name).labels(app="web").build())
+    assert per_node(view) == dict.fromkeys(["a", *names], 1)
+
+
 @pytest.mark.parametrize(
     "change",
     [
