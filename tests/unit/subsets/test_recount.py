@@ -191,17 +191,27 @@ def test_a_second_recount_changes_nothing(pods: list[Member]) -> None:
     assert made(once, *pods).status == once.status
 
 
-def test_pods_to_reschedule_are_limited_to_missing_pods() -> None:
-    """A scale-down in the middle of a rescheduling leaves no expectation for ever."""
-    adaptive = topology(subset("a"), subset("b"), adaptive=True)
-    first = counted(adaptive, member("p", "a"), replicas=3)
+@pytest.mark.parametrize(
+    ("replicas", "want"),
+    [
+        pytest.param(6, (2, 3), id="five are missing"),
+        pytest.param(4, (2, 1), id="three are missing"),
+        pytest.param(2, (1, 0), id="one is missing"),
+        pytest.param(1, (0, 0), id="none is missing"),
+    ],
+)
+def test_pods_to_reschedule_are_limited_to_missing_pods(replicas: int, want: tuple[int, int]) -> None:
+    """A scale-down in the middle of a rescheduling leaves no expectation for ever; earlier subsets keep theirs."""
+    adaptive = topology(subset("a"), subset("b"), subset("c"), adaptive=True)
+    first = counted(adaptive, member("p", "a"), replicas=6)
+    expected = {"b": 2, "c": 3}
     expecting = tuple(
-        msgspec.structs.replace(row, missing_reschedule=4 if row.name == "b" else 0)
+        msgspec.structs.replace(row, missing_reschedule=expected.get(row.name, 0))
         for row in first.status.subset_statuses
     )
     of = with_status(first, msgspec.structs.replace(first.status, subset_statuses=expecting))
-    assert rows(made(of, member("p", "a"), replicas=3))["b"].missing_reschedule == 2
-    assert rows(made(of, member("p", "a"), replicas=1))["b"].missing_reschedule == 0
+    found = rows(made(of, member("p", "a"), replicas=replicas))
+    assert (found["b"].missing_reschedule, found["c"].missing_reschedule) == want
 
 
 def test_shortages_expire() -> None:

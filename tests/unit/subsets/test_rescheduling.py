@@ -231,3 +231,11 @@ def test_a_shortage_is_kept_until_a_pod_has_been_everywhere_again(
     assert unexpired(known, spec, at(seconds)) == ()
     fixed = msgspec.structs.replace(spec, schedule_strategy=ScheduleStrategy(type="Fixed", adaptive=adaptive))
     assert unexpired(known, fixed, NOON) == ()
+
+
+def test_a_shortage_without_a_number_of_times_is_kept_as_the_first_one() -> None:
+    """The status may have been edited manually."""
+    spec = topology(subset("a"), adaptive=True).spec
+    known = (Shortage(name="a", until=NOON, times=0),)
+    assert unexpired(known, spec, NOON + FIRST_DURATION - timedelta(seconds=1)) == known
+    assert unexpired(known, spec, NOON + FIRST_DURATION) == ()

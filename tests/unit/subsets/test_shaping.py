@@ -78,8 +78,9 @@ def test_tolerations_are_appended_once() -> None:
     """Those that the pod has stay where they are, and none is there twice."""
     old, new = {"key": "old", "operator": "Exists"}, {"key": "new", "operator": "Exists"}
     tree = pod("p").tree()
-    tree["spec"]["tolerations"] = [old]
-    assert shape(tree, subset("a", tolerations=[old, new]), ANNOTATIONS)["spec"]["tolerations"] == [old, new]
+    own = {"key": "own", "operator": "Exists"}
+    tree["spec"]["tolerations"] = [own, old]
+    assert shape(tree, subset("a", tolerations=[old, new]), ANNOTATIONS)["spec"]["tolerations"] == [own, old, new]
 
 
 def test_the_patch_is_merged_strategically_and_cannot_undo_the_term() -> None:
