@@ -27,27 +27,21 @@ from trimtab.subsets.rescheduling import (
 )
 from trimtab.testing.builders import PodBuilder, pod
 
-WAITING = pod("p").condition("PodScheduled", "False", since="2026-03-01T12:00:00Z", reason="Unschedulable")
+
+def waiting(status: str = "False", reason: str = "Unschedulable") -> PodBuilder:
+    """A pod whose scheduling has had this result since noon."""
+    return pod("p").condition("PodScheduled", status, since="2026-03-01T12:00:00Z", reason=reason)
 
 
 @pytest.mark.parametrize(
     ("subject", "waits"),
     [
-        pytest.param(WAITING, True, id="no node was found"),
+        pytest.param(waiting(), True, id="no node was found"),
         pytest.param(pod("p"), False, id="not scheduled yet"),
-        pytest.param(
-            pod("p").condition("PodScheduled", "False", reason="SchedulingGated"),
-            False,
-            id="it is held back on purpose",
-        ),
-        pytest.param(
-            pod("p").condition("PodScheduled", "False", reason="Unschedulable").on("n"), False, id="it has a node"
-        ),
-        pytest.param(
-            pod("p").condition("PodScheduled", "False", reason="Unschedulable").terminating(),
-            False,
-            id="it is terminating",
-        ),
+        pytest.param(waiting(reason="SchedulingGated"), False, id="it is held back on purpose"),
+        pytest.param(waiting(status="True"), False, id="a node was found"),
+        pytest.param(waiting().on("n"), False, id="it has a node"),
+        pytest.param(waiting().terminating(), False, id="it is terminating"),
     ],
 )
 def test_unschedulable_since(subject: PodBuilder, waits: bool) -> None:
