@@ -81,7 +81,9 @@ def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
     expression = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
     more = {"key": "disk", "operator": "Exists"}
     tree = pod("p").tree()
-    required = {"nodeSelectorTerms": [{"matchExpressions": [expression, more]}, {"matchExpressions": [more]}]}
+    required: dict[str, Any] = {
+        "nodeSelectorTerms": [{"matchExpressions": [expression, more]}, {"matchExpressions": [more]}]
+    }
     tree["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     assert match(codec.convert(tree, Pod), None, [zone("a")]) is None
     del required["nodeSelectorTerms"][1]
