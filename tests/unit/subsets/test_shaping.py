@@ -177,6 +177,12 @@ def test_another_priority_class_is_resolved_anew() -> None:
     assert not {"priority", "preemptionPolicy"} & spec.keys()
 
 
+def test_a_patch_changes_privileged_fields_only_where_that_is_allowed() -> None:
+    """A UnitedTopology must not give its author more than the author of the workload has."""
+    with pytest.raises(InvalidError, match=r"^patch\.spec\.priority: needs consent"):
+        shape(prioritized(), subset("a", patch={"spec": {"priorityClassName": "high"}}), ANNOTATIONS)
+
+
 def test_the_same_priority_class_stays_resolved() -> None:
     """Nothing is removed for nothing."""
     same = subset("a", patch={"spec": {"priorityClassName": "low"}})
