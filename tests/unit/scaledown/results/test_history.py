@@ -31,9 +31,9 @@ def leveling(domains: int = 3) -> Leveling:
     return Leveling("zone", names, (4, 4, 1, *rest), (2, 2, 1, *rest), (3, 2, 0, *rest), (1, 3), stock_is_certain=False)
 
 
-def checked(policy: EffectivePolicy = POLICY, *, started: int = START) -> CheckedRequest:
+def checked(policy: EffectivePolicy = POLICY, *, started: int = START, after: int = 5) -> CheckedRequest:
     """A request to shrink a Deployment from nine pods to five."""
-    request = ScaleDownRequest("Deployment", "shop", "web", "u1", 9, 5, user="jo")
+    request = ScaleDownRequest("Deployment", "shop", "web", "u1", 9, after, user="jo")
     workload = Deployment(metadata=ObjectMeta(name="web", namespace="shop", generation=7, resource_version="42"))
     return CheckedRequest(request, workload, policy, TimeBudget(VirtualClock(START), started, 2.0))
 

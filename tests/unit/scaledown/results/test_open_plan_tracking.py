@@ -71,18 +71,21 @@ class Stage:
         tree = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": size, "template": {}}}
         return str(self.server.put(*SETS, tree)["metadata"]["uid"])
 
-    def put_pod(self, name: str, **annotations: str) -> None:
-        """Store a pod of the ReplicaSet that is ready."""
+    def put_pod(self, name: str, *, owner_uid: str = "", **annotations: str) -> None:
+        """Store a pod of the ReplicaSet that is ready, or one of another ReplicaSet."""
         tree = pod(name, namespace="shop").on("n1").ready().annotations(annotations).tree()
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": self.uid, "controller": True}
+        uid = owner_uid or self.uid
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": True}
         tree["metadata"]["ownerReferences"] = [owner]
         self.server.put(*PODS, tree)
 
-    def annotate(self, name: str, *, plan: str = "p", cost: str = "-1", to: int = 3, at: int | None = None) -> None:
+    def annotate(
+        self, name: str, *, plan: str = "p", cost: str = "-1", to: int = 3, at: int | None = None, owner_uid: str = ""
+    ) -> None:
         """Give a pod a cost of a plan; another cost than -1 is that of another writer."""
         moment = self.clock.now() // 1_000_000 if at is None else at
         known = msgspec.structs.replace(self.mark(plan, to), at=moment, share=to, was=5, side="victims", cost=-1)
-        self.put_pod(name, **{DELETION_COST: cost, SCALE_PLAN: codec.encode(known).decode()})
+        self.put_pod(name, owner_uid=owner_uid, **{DELETION_COST: cost, SCALE_PLAN: codec.encode(known).decode()})
 
     def forge(self, name: str, *, to: int, at: int | None = None) -> None:
         """Store a pod without a controller whose annotation says that a plan for the ReplicaSet gave it a cost."""
@@ -447,10 +450,10 @@ async def test_the_cost_of_a_pod_that_is_terminating_is_not_reverted(stage: Stag
 
 
 async def test_an_annotation_on_a_pod_that_the_workload_does_not_own_decides_nothing(stage: Stage) -> None:
-    """A later plan for nine pods would be done; the one on the workload's own pod is in progress."""
+    """A later plan for one pod would not have been applied; the one on the workload's own pod is in progress."""
     stage.annotate("web-0")
     await stage.clock.advance(1)
-    stage.forge("alone", to=9)
+    stage.forge("alone", to=1)
     await stage.clock.advance(28)
     assert stage.costs() == ["alone", "web-0"], "it is left to another process for a while"
     await stage.clock.advance(5)
@@ -471,6 +474,33 @@ async def test_an_annotation_on_a_pod_that_the_workload_does_not_own_is_reverted
     assert stage.costs() == ["alone"]
     await stage.clock.advance(31)
     assert stage.costs() == []
+
+
+async def test_a_pod_of_another_owner_with_a_copied_annotation_overwrites_no_cost(stage: Stage) -> None:
+    """Whoever changes the cost of a pod of their own is no other writer of ours."""
+    stage.begin(stage.plan())
+    for cost in ("-1", "7"):
+        stage.annotate("copy", cost=cost, owner_uid="of-another")
+        await stage.clock.advance(1)
+    assert (stage.overwritten, stage.reassured) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "want"),
+    [
+        pytest.param(3, 4, ["web-0", "web-1"], id="the later one is in progress"),
+        pytest.param(4, 3, [], id="the later one did not take effect"),
+    ],
+)
+async def test_of_two_abandoned_plans_the_later_decides(stage: Stage, first: int, second: int, want: list[str]) -> None:
+    """Half a minute after they were seen; four pods are wanted, and the controller has one to delete."""
+    stage.resize(4)
+    stage.annotate("web-0", plan="first", to=first, at=1)
+    stage.annotate("web-1", plan="second", to=second, at=2)
+    await stage.clock.advance(30)
+    assert stage.costs() == ["web-0", "web-1"]
+    await stage.clock.advance(0.3)
+    assert stage.costs() == want
 
 
 async def test_the_revisions_of_pods_that_a_cloneset_deletes_are_recorded(stage: Stage) -> None:
