@@ -296,7 +296,7 @@ def test_a_subset_that_has_a_node_again_is_tried_again() -> None:
     pods = [
         PodCreation("of-0", REVISION, fits_only(1)),
         PodCreation("of-1", REVISION, fits_only(0), is_affected_by_peers=True),
-        PodCreation("of-2", REVISION, fits_only(0)),
+        PodCreation("of-2", REVISION, fits_only(0, 1)),
     ]
     assert list(allocate(of, pods, now=NOON).choices.values()) == [1, 0, 0]
 
