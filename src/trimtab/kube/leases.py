@@ -202,25 +202,15 @@ class Elector:
             return False
 
     async def _acquire_or_renew(self) -> bool:
-        if self._lease is not None and self.holder == self.identity and self.is_leader:
-            try:
-                await self._write(self._lease)
-            except (Conflict, NotFound):
-                self._lease = None
-            else:
-                return True
+        is_ours = self.holder == self.identity and self.is_leader
+        if is_ours and self._lease is not None and await self._write(self._lease):
+            return True
         try:
             lease = await self._client.get(LEASES, self.name, namespace=self.namespace)
         except NotFound:
             return await self._create()
         self._observe(lease)
-        if not self._is_free():
-            return False
-        try:
-            await self._write(lease)
-        except Conflict:
-            return False
-        return True
+        return self._is_free() and await self._write(lease)
 
     async def _create(self) -> bool:
         sent = self._clock.monotonic()
@@ -232,11 +222,16 @@ class Elector:
         self._record(lease, sent)
         return True
 
-    async def _write(self, lease: JSON) -> None:
-        """Write our identity into exactly this version of the lease; raises Conflict if it has changed."""
+    async def _write(self, lease: JSON) -> bool:
+        """Write our identity into exactly this version of the lease; not if it has changed or was deleted since."""
         sent = self._clock.monotonic()
-        changed = {**lease, "spec": {**lease.get("spec", {}), **self._spec(lease.get("spec") or {})}}
-        self._record(await self._client.replace(LEASES, changed), sent)
+        spec = lease.get("spec") or {}
+        try:
+            stored = await self._client.replace(LEASES, {**lease, "spec": {**spec, **self._spec(spec)}})
+        except (Conflict, NotFound):
+            return False
+        self._record(stored, sent)
+        return True
 
     def _spec(self, before: JSON) -> JSON:
         now = times.format_micro(self._clock.now())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,10 +17,11 @@ from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.errors import LeadershipLost, Unreachable
-from trimtab.kube.leases import Elector, LeaseTimings
+from trimtab.kube.leases import LEASE_TIMINGS, Elector, LeaseCalls, LeaseTimings
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import START, VirtualClock
 
+T = TypeVar("T")
 LEASES = ("/apis/coordination.k8s.io/v1", "leases")
 
 
@@ -95,6 +97,14 @@ class Unlucky(random.Random):
     def random(self) -> float:
         """Always the most."""
         return 1.0
+
+
+class Lucky(random.Random):
+    """Chance at its best: no delay at all."""
+
+    def random(self) -> float:
+        """Always the least."""
+        return 0.0
 
 
 class Candidate:
@@ -214,6 +224,22 @@ async def test_the_lease_is_renewed_until_the_work_has_stopped() -> None:
     await cancel(leading, waiting)
 
 
+async def test_a_renewal_that_is_under_way_does_not_undo_the_release() -> None:
+    """The work ends 0.4 seconds after it was sent, and 0.4 seconds before it arrives."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leader.link.out, leader.link.rng = 0.8, Unlucky()
+
+    async def work() -> None:
+        await scene.clock.sleep(2.4)
+
+    leading = asyncio.create_task(leader.elector.run(work))
+    await scene.clock.advance(30)
+    await leading
+    assert scene.lease["holderIdentity"] == ""
+    assert not leader.elector.is_leader
+
+
 async def test_work_that_ends_releases_the_lease() -> None:
     """With its result, or with its failure; the lease is given up either way."""
     scene = Scene()
@@ -297,6 +323,26 @@ async def test_a_leader_that_finds_another_holder_stops_immediately() -> None:
     assert scene.lease["holderIdentity"] == "usurper"
 
 
+async def test_a_leader_that_cannot_take_back_a_released_lease_stops_immediately() -> None:
+    """The lease was edited manually: another candidate may acquire it at any moment."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.elector.run(leader.work))
+    await scene.clock.advance(1)
+    lease = scene.server.objects("leases")[0]
+    scene.server.put(*LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
+    writes = iter([None, failure(503, "ServiceUnavailable")])  # the first one conflicts
+
+    def second_fails(request: Request) -> Response | None:
+        return next(writes, None) if request.method == "PUT" else None
+
+    scene.server.intercept = second_fails
+    await scene.clock.advance(3)
+    assert not leader.acts()
+    with pytest.raises(LeadershipLost):
+        await leading
+
+
 async def test_a_short_outage_does_not_stop_the_leader() -> None:
     """There is time for several attempts."""
     scene = Scene()
@@ -305,6 +351,23 @@ async def test_a_short_outage_does_not_stop_the_leader() -> None:
     await scene.clock.advance(1)
     scene.away(lambda: scene.clock.now() < START + 8 * SECOND)
     await scene.clock.advance(60)
+    assert leader.acts()
+    assert leader.terms_served == 1
+    await cancel(leading)
+
+
+async def test_a_leader_tries_to_renew_until_just_before_its_deadline() -> None:
+    """Failures that take half a second each leave it with one attempt more, half a second before the end."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.run())
+    await scene.clock.advance(1)
+    leader.link.out, leader.link.rng = 0.5, Unlucky()
+    scene.away()
+    await scene.clock.advance(8)
+    leader.link.mend()
+    scene.server.intercept = None
+    await scene.clock.advance(20)
     assert leader.acts()
     assert leader.terms_served == 1
     await cancel(leading)
@@ -320,6 +383,20 @@ async def test_an_expired_lease_is_acquired_after_its_whole_duration() -> None:
     await scene.clock.advance(14.9)
     assert not heir.acts()
     await scene.clock.advance(2.6)
+    assert heir.acts()
+    await cancel(task)
+
+
+async def test_a_lease_is_free_at_the_end_of_its_duration() -> None:
+    """Not an attempt later: a candidate without jitter reads it in seconds 0, 2 and 4."""
+    scene = Scene()
+    stale = {"holderIdentity": "dead", "leaseDurationSeconds": 4}
+    scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": stale})
+    heir = Candidate("b", Link(scene.server, scene.clock, scene.rng), scene.clock, Lucky())
+    task = asyncio.create_task(heir.run())
+    await scene.clock.advance(3.9)
+    assert not heir.acts()
+    await scene.clock.advance(0.2)
     assert heir.acts()
     await cancel(task)
 
@@ -385,6 +462,44 @@ async def test_a_lease_without_a_duration_has_the_usual_one() -> None:
     await cancel(task)
 
 
+@pytest.mark.parametrize(
+    ("spec", "transitions"),
+    [
+        pytest.param(None, 0, id="null"),
+        pytest.param({}, 0, id="empty"),
+        pytest.param({"holderIdentity": ""}, 1, id="released"),
+        pytest.param({"holderIdentity": "", "leaseTransitions": 4}, 5, id="released for the fifth time"),
+    ],
+)
+async def test_a_lease_without_a_holder_is_acquired_at_once(spec: JSON | None, transitions: int) -> None:
+    """One that nobody has held yet has had no transition."""
+    scene = Scene()
+    scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": spec})
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.run())
+    await scene.clock.advance(0.1)
+    assert leader.acts()
+    assert (scene.lease["holderIdentity"], scene.lease["leaseTransitions"]) == ("a", transitions)
+    await cancel(leading)
+
+
+async def test_a_renewal_is_one_write() -> None:
+    """The leader knows the version that it wrote last: it reads the lease only when that has changed."""
+    scene = Scene()
+    leading = asyncio.create_task(scene.candidate("a").run())
+    await scene.clock.advance(1)
+    asked = len(scene.server.requests)
+    await scene.clock.advance(20)
+    assert [request.method for request in scene.server.requests[asked:]] == ["PUT"] * 10
+    lease = scene.server.objects("leases")[0]
+    scene.server.put(*LEASES, {**lease, "metadata": {**lease["metadata"], "labels": {"team": "x"}}})
+    await scene.clock.advance(4)
+    methods = [request.method for request in scene.server.requests[asked + 10 :]]
+    assert methods == ["PUT", "GET", "PUT", "PUT"], "a conflict, and then as before"
+    assert scene.server.objects("leases")[0]["metadata"]["labels"] == {"team": "x"}
+    await cancel(leading)
+
+
 async def test_a_deleted_lease_is_created_again() -> None:
     """By its leader, without a break."""
     scene = Scene()
@@ -424,6 +539,43 @@ def test_unsafe_timings_are_refused(durations: tuple[float, float, float], why: 
     """Before anything happens."""
     with pytest.raises(ValueError, match=why):
         LeaseTimings(*durations)
+
+
+@pytest.mark.parametrize(
+    "durations",
+    [pytest.param((10.1, 10, 2), id="just time to stop"), pytest.param((15, 2.5, 2), id="just time to try twice")],
+)
+def test_safe_timings_are_accepted(durations: tuple[float, float, float]) -> None:
+    """However short."""
+    assert LeaseTimings(*durations).lease_duration == durations[0]
+
+
+async def test_candidates_make_their_calls_where_they_are_told_to() -> None:
+    """And are reported when they are made, so that a process knows which leases it competes for."""
+    scene = Scene()
+    ran, made = 0, list[Elector]()
+
+    async def elsewhere(work: Coroutine[Any, Any, T], /) -> T:
+        nonlocal ran
+        ran += 1
+        return await work
+
+    client = Client(scene.server, clock=scene.clock, rng=scene.rng)
+    calls = LeaseCalls(client, run_in=elsewhere, on_candidate=made.append)
+    elector = calls.candidate(name="lock", namespace="kube-system", identity="a", timings=LEASE_TIMINGS)
+    assert made == [elector]
+    held: list[str] = []
+
+    async def work() -> None:
+        held.append(scene.lease["holderIdentity"])
+
+    stale = {"holderIdentity": "dead", "leaseDurationSeconds": 1}
+    scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": stale})
+    running = asyncio.create_task(elector.run(work))
+    await scene.clock.advance(3)
+    await running
+    assert held == ["a"]
+    assert ran == 3, "to acquire, to keep and to release the lease"
 
 
 async def test_leadership_is_counted_from_when_a_renewal_was_sent() -> None:

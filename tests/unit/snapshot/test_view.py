@@ -10,83 +10,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.unit.snapshot.test_counts import WEB, per_node
 from trimtab.api import codec, selectors
 from trimtab.api.core import Namespace, Service
 from trimtab.api.errors import InvalidError
-from trimtab.api.meta import LabelSelector
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.snapshot import Snapshot, counts
+from trimtab.snapshot import Snapshot
 from trimtab.snapshot.counts import TallyKey
 from trimtab.snapshot.nodes import ABSENT
 from trimtab.snapshot.pods import NEVER, NOWHERE
 from trimtab.snapshot.requests import compute
 from trimtab.testing.builders import PodBuilder, cluster, node, pod
 
-WEB = selectors.compile(LabelSelector(match_labels={"app": "web"}))
-ANY_APP = selectors.parse("app")
-
 
 def row_of(view: Snapshot, name: str) -> int:
     """The row of a node."""
     return view.nodes.rows.index[name]
-
-
-def per_node(view: Snapshot, selector: selectors.Selector = WEB, namespace: str = "default") -> dict[str, int]:
-    """The counts of matching pods by node name, zeros left out."""
-    found = view.matching(namespace, selector)
-    return {name: int(found[row]) for name, row in view.nodes.rows.index.items() if found[row]}
-
-
-def test_matching_pods_are_counted_on_their_nodes() -> None:
-    """A tally is right at its first request, and stays right as pods are added and deleted."""
-    view = cluster("z1: a b", "z2: x").running("a", "a", "x").snapshot()
-    assert per_node(view) == {"a": 2, "x": 1}
-    view.put(pod("new").on("b").labels(app="web").build())
-    view.put(pod("other").on("b").labels(app="db").build())
-    view.drop(Pod, "default", "pod-00")
-    assert per_node(view) == {"a": 1, "b": 1, "x": 1}
-
-
-def test_nodes_that_are_added_later_are_counted_too() -> None:
-    """However many: a tally grows with the nodes, whether or not they have pods."""
-    view = cluster("z1: a").running("a").snapshot()
-    assert per_node(view) == {"a": 1}
-    for number in range(200):
-        view.put(node(f"n{number}").build())
-    assert len(view.matching("default", WEB)) == 201
-    view.put(pod("new").on("n199").labels(app="web").build())
-    assert per_node(view) == {"a": 1, "n199": 1}
-
-
-def test_a_pod_on_a_node_that_was_added_later_is_counted() -> None:
-    """Its tally has not been asked for since."""
-    view = cluster("z1: a").running("a").snapshot()
-    assert per_node(view) == {"a": 1}
-    for number in range(200):
-        view.put(node(f"n{number}").build())
-    view.put(pod("new").on("n199").labels(app="web").build())
-    assert per_node(view) == {"a": 1, "n199": 1}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(lambda p: p.terminating(), id="terminating"),
-        pytest.param(lambda p: p.phase("Succeeded"), id="finished well"),
-        pytest.param(lambda p: p.phase("Failed"), id="finished badly"),
-        pytest.param(lambda p: p.labels(app="db"), id="relabelled"),
-        pytest.param(lambda p: p.spec(nodeName=""), id="unassigned"),
-    ],
-)
-def test_a_pod_stops_counting_when_it_changes(change: Any) -> None:
-    """Pods that leave, finish or no longer match are not counted for spreading."""
-    view = cluster("z1: a").snapshot()
-    made = pod("p").on("a").labels(app="web")
-    view.put(made.build())
-    assert per_node(view) == {"a": 1}
-    view.put(change(made).build())
-    assert per_node(view) == {}
 
 
 def test_a_terminating_pod_still_uses_its_resources() -> None:
@@ -284,18 +224,6 @@ def test_an_observed_pod_replaces_the_assumed_one() -> None:
     view.put(made.on("b").build())
     assert per_node(view) == {"b": 1}
     assert not view.pods.column("assumed")[view.pods.rows.index["default/p"]]
-
-
-def test_idle_tallies_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unused constraint must not cost for ever; the next request counts again."""
-    monkeypatch.setattr(counts, "IDLE_REQUESTS", 3)
-    view = cluster("z1: a").running("a").snapshot()
-    per_node(view, WEB)
-    for _ in range(5):
-        per_node(view, ANY_APP)
-    per_node(view, selectors.parse("app=new"))
-    assert len(view.tallies) == 2
-    assert per_node(view, WEB) == {"a": 1}
 
 
 def test_a_predicate_is_evaluated_again_only_for_changed_nodes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from trimtab.subsets.allocation import (
     announce,
     announced_deletions,
     needs_size,
+    reservations,
     restore,
     revert_deletions,
     withdraw,
@@ -99,6 +101,28 @@ def test_deletions_that_would_leave_a_subset_full_are_not_read() -> None:
     of = written(row, SubsetStatus(name="b", missing_replicas=-1), of=topology(subset("a", 1), subset("b")))
     assert chosen(of, 1) == ["b"]
     assert not allocate(of, creations(1), now=NOON).uncertainty.deleting
+
+
+def test_only_deletions_in_doubt_are_to_be_read() -> None:
+    """One of two is confirmed; the subset has a pod too many, and room for the new one only without both."""
+    row = SubsetStatus(name="a", replicas=2, deleting={"p": NOON, "q": at(1)})
+    of = written(row, SubsetStatus(name="b", missing_replicas=-1), of=topology(subset("a", 1), subset("b")))
+    made = allocate(of, creations(1), now=NOON, confirmed={"p"})
+    assert (made.choices, made.uncertainty.deleting) == ({"of-0": 1}, {"q": at(1)})
+
+
+@pytest.mark.parametrize(
+    ("row", "want"),
+    [
+        pytest.param({"replicas": 1}, True, id="of pods: some may have ended"),
+        pytest.param({"missing_replicas": 1, "creating": {"x": NOON}}, False, id="of reservations: none has"),
+    ],
+)
+def test_a_subset_that_is_full_of_pods_is_uncertain(row: dict[str, Any], want: bool) -> None:
+    """Reservations are as certain as the status itself."""
+    rows = (SubsetStatus(name="a", **row), SubsetStatus(name="b", missing_replicas=-1))
+    made = allocate(written(*rows, of=topology(subset("a", 1), subset("b"))), creations(1), now=NOON)
+    assert (made.choices, made.uncertainty.full) == ({"of-0": 1}, want)
 
 
 def test_with_free_capacity_nothing_is_uncertain() -> None:
@@ -272,7 +296,7 @@ def test_a_subset_that_has_a_node_again_is_tried_again() -> None:
     pods = [
         PodCreation("of-0", REVISION, fits_only(1)),
         PodCreation("of-1", REVISION, fits_only(0), is_affected_by_peers=True),
-        PodCreation("of-2", REVISION, fits_only(0)),
+        PodCreation("of-2", REVISION, fits_only(0, 1)),
     ]
     assert list(allocate(of, pods, now=NOON).choices.values()) == [1, 0, 0]
 
@@ -316,16 +340,24 @@ def test_fixed_uses_neither_simulation_nor_shortages() -> None:
     assert allocate(of, [PodCreation("of-p", REVISION, fits_only(1))], now=NOON).choices == {"of-p": 0}
 
 
-def test_rescheduled_pods_go_where_they_are_expected() -> None:
-    """The expectation is used up by the pod that fulfils it."""
+@pytest.mark.parametrize(
+    ("count", "want", "left"),
+    [
+        pytest.param(1, [1], 1, id="one of two"),
+        pytest.param(2, [1, 1], 0, id="both"),
+        pytest.param(3, [1, 1, 0], 0, id="and another one"),
+    ],
+)
+def test_rescheduled_pods_go_where_they_are_expected(count: int, want: list[int], left: int) -> None:
+    """The expectation is used up by the pods that fulfil it."""
     rows = (
         SubsetStatus(name="a", missing_replicas=-1),
-        SubsetStatus(name="b", missing_replicas=-1, missing_reschedule=1),
+        SubsetStatus(name="b", missing_replicas=-1, missing_reschedule=2),
     )
     of = written(*rows, of=topology(subset("a"), subset("b"), adaptive=True))
-    made = allocate(of, creations(2), now=NOON)
-    assert list(made.choices.values()) == [1, 0]
-    assert made.status.subset_statuses[1].missing_reschedule == 0
+    made = allocate(of, creations(count), now=NOON)
+    assert list(made.choices.values()) == want
+    assert [row.missing_reschedule for row in made.status.subset_statuses] == [0, left]
 
 
 def test_nothing_to_write_is_none_and_the_rest_is_conditional() -> None:
@@ -368,6 +400,25 @@ def test_a_floor_whose_pod_goes_is_filled_again() -> None:
     assert (unsure.uncertainty.deleting, unsure.uncertainty.full) == ({"p": NOON}, True)
 
 
+@pytest.mark.parametrize(
+    ("row", "full", "deleting"),
+    [
+        pytest.param({"creating": {"x": NOON}}, False, set(), id="a reservation"),
+        pytest.param({"replicas": 1}, True, set(), id="a pod, which may have ended"),
+        pytest.param({"replicas": 1, "deleting": {"p": NOON}}, True, {"p"}, id="a pod that may be gone"),
+        pytest.param({"replicas": 2, "deleting": {"p": NOON}}, True, set(), id="a pod beside one that may be gone"),
+    ],
+)
+def test_a_floor_that_is_reached_is_uncertain_where_pods_may_be_gone(
+    row: dict[str, Any], full: bool, deleting: set[str]
+) -> None:
+    """The new pod goes to the first subset; what might change that is to be read."""
+    rows = (SubsetStatus(name="a", missing_replicas=-1), SubsetStatus(name="b", missing_replicas=-1, **row))
+    made = allocate(written(*rows, of=topology(subset("a"), subset("b", minReplicas=1))), creations(1), now=NOON)
+    assert made.choices == {"of-0": 0}
+    assert (made.uncertainty.full, set(made.uncertainty.deleting)) == (full, deleting)
+
+
 def test_a_floor_without_nodes_is_skipped_as_any_subset() -> None:
     """Adaptive: it was found full."""
     of = counted(topology(subset("a"), subset("b", minReplicas=2), adaptive=True))
@@ -389,3 +440,13 @@ def test_former_reservations_are_restored_while_their_pods_may_come() -> None:
     table = Table(with_status(of, restore(of, former, now=NOON + CREATION_LIMIT)))
     found = {(revision, row.name): dict(row.creating) for revision, row in table.all() if row.creating}
     assert found == {(REVISION, "a"): {"young": at(1)}, ("r0", "b"): {"y": at(1)}}
+
+
+def test_the_reservations_of_a_status_are_found_by_revision_and_subset() -> None:
+    """So that they can be restored when the UnitedTopology is created again."""
+    of = counted(topology(subset("a", 1), subset("b"), subset("c")))
+    of = with_status(of, allocate(of, [*creations(2), PodCreation("other", "r2")], now=NOON).status)
+    found = reservations(of)
+    assert found == {(REVISION, "a"): {"of-0": NOON}, (REVISION, "b"): {"of-1": NOON}, ("r2", "a"): {"other": NOON}}
+    again = topology(subset("a", 1), subset("b"), subset("c"))
+    assert reservations(with_status(again, restore(again, found, now=at(1)))) == found

@@ -30,6 +30,7 @@ SIZES = st.integers(0, 300)
         pytest.param([60, 60], 10, (6, 6), id="more than 100 % together: each has its own"),
         pytest.param([100, 100], 1, (1, 1), id="twice all of one pod is one each"),
         pytest.param([30, 40], 0, (0, 0), id="of nothing it is nothing"),
+        pytest.param([49], 1_000, (490,), id="a percentage of many is exact"),
         pytest.param([], 5, (), id="no percentages"),
     ],
 )
@@ -123,6 +124,9 @@ def test_limits_with_floors_never_shrink_and_hold_the_floors(parts: list[tuple[i
         pytest.param([46, 13, 10], 2, [2, 0, 0], id="both seats to one part"),
         pytest.param([8, 36, 4, 2], 9, [1, 7, 1, 0], id="several of the last seats to one part"),
         pytest.param([46, 1, 30, 2, 19], 22, [11, 0, 7, 0, 4], id="small parts get none"),
+        pytest.param([1], 3, [3], id="the only part gets all"),
+        pytest.param([7], 0, [0], id="there is none"),
+        pytest.param([0, 0], 5, [0, 0], id="parts of nothing get none"),
     ],
 )
 def test_a_part_may_get_several_of_the_last_seats(parts: list[int], seats: int, want: list[int]) -> None:

@@ -13,10 +13,11 @@ from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, s
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.subsets import statuses
 from trimtab.subsets.allocation import Allocation, PodCreation, PodDeletion, allocate, announce
-from trimtab.subsets.demand import ABANDONED, Demand, ListedPods, Owner
-from trimtab.subsets.statuses import Table
+from trimtab.subsets.demand import ABANDONED, Demand, ListedPods, Owner, OwnerRows
+from trimtab.subsets.statuses import Row, Table
 
 OPEN = topology(subset("a", 3), subset("b"))
+STORED = frozenset({"stored"})
 
 
 def replicaset(most: int) -> Owner:
@@ -105,6 +106,22 @@ def test_a_reservation_without_a_pod_makes_room_for_a_new_attempt(
     listed = ListedPods(len(stored), stored)
     result = after(of, newcomers(1, 1, 9), NOON + age, demand=Demand(1, listed=listed))
     assert entries(with_status(of, result.status)) == want
+
+
+def test_only_deletions_in_doubt_are_to_be_confirmed() -> None:
+    """Of an owner that wants one pod, and has three of which one has certainly gone."""
+    rows = [Row("a", None, replicas=1, deleting={"p0": NOON}), Row("b", None, replicas=2, deleting={"p1": at(1)})]
+    owner = OwnerRows(rows, Demand(1), confirmed={"p0"})
+    assert (owner.wanted, owner.unconfirmed()) == (-1, {"p1": at(1)})
+
+
+def test_the_oldest_reservation_without_a_pod_makes_room_first() -> None:
+    """For one pod; the others still count."""
+    row = Row("a", None, creating={"young": at(-6), "old": at(-8), "stored": at(-9)})
+    rows = OwnerRows([Row("b", None, creating={"middle": at(-7)}), row], Demand(4, listed=ListedPods(1, STORED)))
+    assert rows.wanted == 0
+    assert rows.drop_abandoned(NOON)
+    assert (list(row.creating), rows.wanted) == (["young", "stored"], 1)
 
 
 def test_the_reservations_of_a_cloneset_are_counted_over_all_revisions() -> None:

@@ -34,6 +34,19 @@ def test_ready_pods_are_kept_before_others_and_then_older_ones() -> None:
     assert [name for name, standing in found.items() if standing.level is Level.REDUNDANT] == ["starting"]
 
 
+def test_of_pods_that_are_as_ready_the_oldest_are_kept() -> None:
+    """Whatever their names; one whose age is not known counts as the youngest."""
+    pods = [
+        member("a", "a", created=at(9)),
+        member("b", "a"),
+        member("c", "a", created=at(1)),
+        member("d", "a", created=at(2)),
+    ]
+    found = pod_levels(SUBSETS, pods, 4)
+    assert [name for name, standing in found.items() if standing.level is Level.GUARANTEED] == ["c", "d"]
+    assert list(found) == ["c", "d", "a", "b"]
+
+
 def test_pods_that_have_ended_have_no_level() -> None:
     """They take no capacity."""
     assert pod_levels(SUBSETS, [member("p", "a", active=False)], 4) == {}

@@ -45,6 +45,7 @@ NODE_A = node("n", zone="a").build()
         pytest.param(pod("p").on("n"), False, [zone("a")], None, id="nowhere, while its node is unknown"),
         pytest.param(pod("p"), False, [zone("a")], None, id="none, while it has neither node nor affinity"),
         pytest.param(pod("p"), False, [zone("a"), subset("any")], 1, id="a subset without a term takes any pod"),
+        pytest.param(pod("p"), False, [subset("any", nodeSelectorTerm={})], 0, id="so does one with an empty term"),
         pytest.param(pod("p").on("n"), True, [subset("any"), zone("a")], 1, id="a subset with a term comes first"),
         pytest.param(pod("p").on("n"), True, [zone("a"), zone("a")], 0, id="of equal ones the first"),
         pytest.param(
@@ -80,11 +81,15 @@ def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
     expression = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
     more = {"key": "disk", "operator": "Exists"}
     tree = pod("p").tree()
-    required = {"nodeSelectorTerms": [{"matchExpressions": [expression, more]}, {"matchExpressions": [more]}]}
+    required: dict[str, Any] = {
+        "nodeSelectorTerms": [{"matchExpressions": [expression, more]}, {"matchExpressions": [more]}]
+    }
     tree["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     assert match(codec.convert(tree, Pod), None, [zone("a")]) is None
     del required["nodeSelectorTerms"][1]
     assert match(codec.convert(tree, Pod), None, [zone("a")]) == 0
+    required["nodeSelectorTerms"][0]["matchExpressions"].remove(more)
+    assert match(codec.convert(tree, Pod), None, [zone("a")]) == 0, "it requires just what the subset does"
 
 
 ANNOTATED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}

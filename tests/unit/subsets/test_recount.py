@@ -63,6 +63,7 @@ def test_a_recount_sets_generation_size_and_revision() -> None:
     status = made(of, member("p", "a", version="7"), member("q", "a", version="12"), version="30").status
     assert (status.observed_generation, status.replicas, status.revision) == (1, 10, REVISION)
     assert (status.counted_version, status.conditions) == ("12", conditions)
+    assert made(OF, member("p", "a", version="1")).status.counted_version == "1"
 
 
 def test_other_revisions_are_kept_while_they_have_pods() -> None:
@@ -191,17 +192,37 @@ def test_a_second_recount_changes_nothing(pods: list[Member]) -> None:
     assert made(once, *pods).status == once.status
 
 
-def test_pods_to_reschedule_are_limited_to_missing_pods() -> None:
-    """A scale-down in the middle of a rescheduling leaves no expectation for ever."""
-    adaptive = topology(subset("a"), subset("b"), adaptive=True)
-    first = counted(adaptive, member("p", "a"), replicas=3)
+@pytest.mark.parametrize(
+    ("replicas", "want"),
+    [
+        pytest.param(6, (2, 3), id="five are missing"),
+        pytest.param(4, (2, 1), id="three are missing"),
+        pytest.param(2, (1, 0), id="one is missing"),
+        pytest.param(1, (0, 0), id="none is missing"),
+    ],
+)
+def test_pods_to_reschedule_are_limited_to_missing_pods(replicas: int, want: tuple[int, int]) -> None:
+    """A scale-down in the middle of a rescheduling leaves no expectation for ever; earlier subsets keep theirs."""
+    adaptive = topology(subset("a"), subset("b"), subset("c"), adaptive=True)
+    first = counted(adaptive, member("p", "a"), replicas=6)
+    expected = {"b": 2, "c": 3}
     expecting = tuple(
-        msgspec.structs.replace(row, missing_reschedule=4 if row.name == "b" else 0)
+        msgspec.structs.replace(row, missing_reschedule=expected.get(row.name, 0))
         for row in first.status.subset_statuses
     )
     of = with_status(first, msgspec.structs.replace(first.status, subset_statuses=expecting))
-    assert rows(made(of, member("p", "a"), replicas=3))["b"].missing_reschedule == 2
-    assert rows(made(of, member("p", "a"), replicas=1))["b"].missing_reschedule == 0
+    found = rows(made(of, member("p", "a"), replicas=replicas))
+    assert (found["b"].missing_reschedule, found["c"].missing_reschedule) == want
+
+
+def test_pods_that_are_created_are_not_missing_and_those_that_are_deleted_are() -> None:
+    """Of six pods there is one, which is being deleted, and another one is reserved."""
+    of = reserved(counted(topology(subset("a"), subset("b"), adaptive=True), member("p", "a"), replicas=6), "x")
+    of = announced(of, "p")
+    first, second = of.status.subset_statuses
+    expecting = (first, msgspec.structs.replace(second, missing_reschedule=9))
+    of = with_status(of, msgspec.structs.replace(of.status, subset_statuses=expecting))
+    assert rows(made(of, member("p", "a"), replicas=6))["b"].missing_reschedule == 5
 
 
 def test_shortages_expire() -> None:

@@ -27,27 +27,21 @@ from trimtab.subsets.rescheduling import (
 )
 from trimtab.testing.builders import PodBuilder, pod
 
-WAITING = pod("p").condition("PodScheduled", "False", since="2026-03-01T12:00:00Z", reason="Unschedulable")
+
+def waiting(status: str = "False", reason: str = "Unschedulable") -> PodBuilder:
+    """A pod whose scheduling has had this result since noon."""
+    return pod("p").condition("PodScheduled", status, since="2026-03-01T12:00:00Z", reason=reason)
 
 
 @pytest.mark.parametrize(
     ("subject", "waits"),
     [
-        pytest.param(WAITING, True, id="no node was found"),
+        pytest.param(waiting(), True, id="no node was found"),
         pytest.param(pod("p"), False, id="not scheduled yet"),
-        pytest.param(
-            pod("p").condition("PodScheduled", "False", reason="SchedulingGated"),
-            False,
-            id="it is held back on purpose",
-        ),
-        pytest.param(
-            pod("p").condition("PodScheduled", "False", reason="Unschedulable").on("n"), False, id="it has a node"
-        ),
-        pytest.param(
-            pod("p").condition("PodScheduled", "False", reason="Unschedulable").terminating(),
-            False,
-            id="it is terminating",
-        ),
+        pytest.param(waiting(reason="SchedulingGated"), False, id="it is held back on purpose"),
+        pytest.param(waiting(status="True"), False, id="a node was found"),
+        pytest.param(waiting().on("n"), False, id="it has a node"),
+        pytest.param(waiting().terminating(), False, id="it is terminating"),
     ],
 )
 def test_unschedulable_since(subject: PodBuilder, waits: bool) -> None:
@@ -231,3 +225,11 @@ def test_a_shortage_is_kept_until_a_pod_has_been_everywhere_again(
     assert unexpired(known, spec, at(seconds)) == ()
     fixed = msgspec.structs.replace(spec, schedule_strategy=ScheduleStrategy(type="Fixed", adaptive=adaptive))
     assert unexpired(known, fixed, NOON) == ()
+
+
+def test_a_shortage_without_a_number_of_times_is_kept_as_the_first_one() -> None:
+    """The status may have been edited manually."""
+    spec = topology(subset("a"), adaptive=True).spec
+    known = (Shortage(name="a", until=NOON, times=0),)
+    assert unexpired(known, spec, NOON + FIRST_DURATION - timedelta(seconds=1)) == known
+    assert unexpired(known, spec, NOON + FIRST_DURATION) == ()

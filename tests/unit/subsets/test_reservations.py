@@ -89,6 +89,10 @@ def test_the_diagram_has_every_change_of_state() -> None:
     """What the documentation shows is the table."""
     changes = [(source, to) for (source, _), to in TRANSITIONS.items() if source is not to]
     assert diagram().count("-->") == len(changes) + 1
+    lines = [line.strip() for line in diagram().splitlines()]
+    assert "[*] --> reserved: the pod is admitted to the subset" in lines, "a pod without a reservation is the start"
+    assert "reserved --> deleting: its deletion or eviction is requested" in lines
+    assert lines[-1] == "gone --> [*]"
 
 
 def test_a_row_of_a_status_is_as_the_proposal_writes_it() -> None:

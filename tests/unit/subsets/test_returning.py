@@ -258,6 +258,9 @@ def test_an_eviction_is_waited_for_as_long_as_pods_settle() -> None:
     gone = [each for each in members if each.name != "rented-1"]
     missing, _ = step(counted(of, *gone, replicas=3), gone, room(own=9, rented=9), at(1))
     assert [each.name for each in missing.shortages] == ["own"], "it has gone, and none has come"
+    terminating = [*gone, member("rented-1", "rented", active=False)]
+    missing, _ = step(counted(of, *terminating, replicas=3), terminating, room(own=9, rented=9), at(1))
+    assert [each.name for each in missing.shortages] == ["own"], "nor does one count that is terminating"
 
 
 @pytest.mark.parametrize(
@@ -275,17 +278,41 @@ def test_pods_do_not_return_to_a_subset_that_is_full(seconds: int, returns: bool
 
 
 @pytest.mark.parametrize(
-    ("own", "rented", "recheck"),
+    ("counts", "recheck"),
     [
-        pytest.param(3, 0, None, id="all are where they belong"),
-        pytest.param(2, 1, 15.0, id="one is not: room is looked for"),
+        pytest.param({"own": 3, "steady": 1, "rented": 0}, None, id="all are where they belong"),
+        pytest.param({"own": 2, "steady": 1, "rented": 1}, 15.0, id="one is in the last subset"),
+        pytest.param({"own": 2, "steady": 2, "rented": 0}, 15.0, id="one is above a minimum"),
+        pytest.param({"own": 4, "steady": 0, "rented": 0}, 15.0, id="one is missing up to a minimum"),
     ],
 )
-def test_room_is_looked_for_while_pods_are_elsewhere(own: int, rented: int, recheck: float | None) -> None:
+def test_room_is_looked_for_while_pods_are_elsewhere(counts: dict[str, int], recheck: float | None) -> None:
     """And not otherwise."""
-    members = pods(own=own, rented=rented)
-    found, _ = step(counted(returning(), *members, replicas=3), members, room(own=0, rented=0), NOON)
+    members = pods(**counts)
+    of = counted(returning(OWN, subset("steady", minReplicas=1), RENTED), *members, replicas=4)
+    found, _ = step(of, members, room(own=0, steady=0, rented=0), NOON)
     assert (found.recheck, found.moves) == (recheck, ())
+
+
+def test_a_subset_that_has_just_its_minimum_gets_no_pods_of_earlier_ones() -> None:
+    """Wherever there is room."""
+    members = pods(own=2, steady=1)
+    of = counted(returning(OWN, subset("steady", minReplicas=1)), *members, replicas=3)
+    assert plan(of, members) == Returns()
+
+
+def test_the_youngest_pods_of_a_subset_move_first() -> None:
+    """Whatever their names; one whose age is not known counts as the youngest."""
+    members = [
+        member("a", "rented", created=at(-10)),
+        member("b", "rented"),
+        member("c", "rented", created=at(-30)),
+        member("d", "rented", created=at(-20)),
+    ]
+    of = counted(returning(max_pods=3), *members, replicas=4)
+    of = with_status(of, msgspec.structs.replace(of.status, returns=(SubsetReturn(name="own", since=at(-SETTLING)),)))
+    found, _ = step(of, members, room(own=9), NOON)
+    assert names(found) == ["b", "a", "d"]
 
 
 def test_a_limit_takes_no_more_than_are_missing() -> None:

@@ -78,8 +78,9 @@ def test_tolerations_are_appended_once() -> None:
     """Those that the pod has stay where they are, and none is there twice."""
     old, new = {"key": "old", "operator": "Exists"}, {"key": "new", "operator": "Exists"}
     tree = pod("p").tree()
-    tree["spec"]["tolerations"] = [old]
-    assert shape(tree, subset("a", tolerations=[old, new]), ANNOTATIONS)["spec"]["tolerations"] == [old, new]
+    own = {"key": "own", "operator": "Exists"}
+    tree["spec"]["tolerations"] = [own, old]
+    assert shape(tree, subset("a", tolerations=[old, new]), ANNOTATIONS)["spec"]["tolerations"] == [own, old, new]
 
 
 def test_the_patch_is_merged_strategically_and_cannot_undo_the_term() -> None:
@@ -174,6 +175,12 @@ def test_another_priority_class_is_resolved_anew() -> None:
     spec = shape(prioritized(), changed, ANNOTATIONS, allowed_fields=["priorityClassName"])["spec"]
     assert spec["priorityClassName"] == "high"
     assert not {"priority", "preemptionPolicy"} & spec.keys()
+
+
+def test_a_patch_changes_privileged_fields_only_where_that_is_allowed() -> None:
+    """A UnitedTopology must not give its author more than the author of the workload has."""
+    with pytest.raises(InvalidError, match=r"^patch\.spec\.priority: needs consent"):
+        shape(prioritized(), subset("a", patch={"spec": {"priorityClassName": "high"}}), ANNOTATIONS)
 
 
 def test_the_same_priority_class_stays_resolved() -> None:

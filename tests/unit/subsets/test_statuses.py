@@ -114,14 +114,15 @@ def test_a_renamed_subset_keeps_its_row() -> None:
 
 def test_revisions_have_rows_of_their_own() -> None:
     """A new one has empty rows; one that is idle is not written, and the newest always is."""
-    older = [{"revision": "r0", "subsetStatuses": [row("a", 1, 4)]}, {"revision": "r9", "subsetStatuses": [row("a")]}]
+    leaving = row("a", 1, 4, deleting={"p": AT})
+    older = [{"revision": "r0", "subsetStatuses": [leaving]}, {"revision": "r9", "subsetStatuses": [row("a")]}]
     table = Table(made(subset("a", 5), rows=[row("a", 1, 4, creating={"x": AT})], otherRevisions=older))
     assert table.row("r0", "a") is not None
     assert table.row("r0", "b") is None
     assert table.row("r7", "a") is None
     assert table.rows("r7")[0].is_idle
     assert [revision for revision, _ in table.all()] == ["r1", "r0", "r9", "r7"]
-    assert table.entries == 1
+    assert table.entries == 2
     frozen = table.frozen()
     assert [each.name for each in frozen.subset_statuses] == ["a"]
     assert [each.revision for each in frozen.other_revisions] == ["r0"]

@@ -115,7 +115,7 @@ class History:
         self._clock = clock
         self._size = size
         self._on_close = on_close
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count()
         self._records: dict[str, ScaleDownRecord] = {}
 
     def __len__(self) -> int:

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation, plan_annotation
+from trimtab.api.meta import OwnerReference
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
@@ -115,7 +116,6 @@ class PlanTracker:
         earlier = self._open.get(workload)
         if earlier is not None:
             plan.supersede(earlier)
-            self._close(workload)
             if earlier.decision != plan.decision:
                 self._record(PlanResult(workload, earlier.plan, PlanState.SUPERSEDED, 0, {}), earlier)
         self._open[workload] = plan
@@ -175,7 +175,7 @@ class PlanTracker:
         if state is PlanState.NOT_APPLIED and await self._took_effect(namespace, named, target):
             return Result(_POLL)  # the informer is behind
         await self._revert(workload, plan, pods, state.value, state)
-        return Result(_POLL if len(pods) < len(annotated) else None)
+        return Result(_POLL)  # for the pods of other plans, and those that the workload does not own
 
     def _is_expiring(self, plan: OpenPlan) -> bool:
         """Whether the result of a plan will not be certain any more by the time of the next evaluation."""
@@ -231,8 +231,9 @@ class PlanTracker:
     def _has_written_to(self, workload: str, pod: Pod) -> bool:
         """Whether the open plan of this process is for the pod's controller, although that is not cached any more."""
         plan, owner = self._open.get(workload), pod.metadata.controller
-        is_covered = plan is not None and plan.covers(plan_annotation(pod.metadata.annotations))
-        return is_covered and plan is not None and owner is not None and owner.uid in plan.resizes
+        if plan is None or owner is None:
+            return False
+        return owner.uid in plan.resizes and plan.covers(plan_annotation(pod.metadata.annotations))
 
     def _abandoned_among(self, workload: str, annotated: Sequence[_AnnotatedPod]) -> list[_AnnotatedPod]:
         """The pods whose plans were first seen so long ago that no other process is responsible for them."""
@@ -286,17 +287,13 @@ class PlanTracker:
     # The end of a plan.
 
     def _end(self, workload: str, plan: OpenPlan, state: PlanState) -> None:
-        self._close(workload)
+        del self._open[workload]
+        for uid in plan.resizes:
+            self._by_owner.pop(uid, None)
         if state is not PlanState.DONE:
             self._record(PlanResult(workload, plan.plan, state, 0, {}), plan)
             return
         self._record(self._endings.end(workload, plan), plan)
-
-    def _close(self, workload: str) -> None:
-        plan = self._open.pop(workload, None)
-        if plan is not None:
-            for uid in plan.resizes:
-                self._by_owner.pop(uid, None)
 
     def _record(self, result: PlanResult, plan: OpenPlan) -> None:
         self.results = [*self.results[-99:], result]
@@ -331,24 +328,22 @@ class PlanTracker:
     def _record_deletion(self, before: Pod, pod: Pod) -> None:
         """Remember whether a pod was ready before its deletion, and whether its controller chose it."""
         owner = before.metadata.controller
-        plan = self._by_owner.get(owner.uid) if owner is not None else None
-        if plan is not None:
-            ready = before.status.condition("Ready")
-            plan.ready.setdefault(before.metadata.uid, ready is not None and ready.status == "True")
-            if self._is_deleted_elsewhere(pod, plan):
-                plan.deleted_elsewhere.add(before.metadata.uid)
-            if owner is not None and owner.kind == "CloneSet":
-                plan.revisions.add(clonesets.revision(before))
+        if owner is None or (plan := self._by_owner.get(owner.uid)) is None:
+            return
+        ready = before.status.condition("Ready")
+        plan.ready.setdefault(before.metadata.uid, ready is not None and ready.status == "True")
+        if self._is_deleted_elsewhere(pod, owner, plan):
+            plan.deleted_elsewhere.add(before.metadata.uid)
+        if owner.kind == "CloneSet":
+            plan.revisions.add(clonesets.revision(before))
 
-    def _is_deleted_elsewhere(self, pod: Pod, plan: OpenPlan) -> bool:
+    def _is_deleted_elsewhere(self, pod: Pod, owner: OwnerReference, plan: OpenPlan) -> bool:
         """Whether a pod's own state shows that its controller did not choose it by this plan."""
-        owner, annotation = pod.metadata.controller, self._view.plan_of(pod)
-        disrupted = pod.status.condition("DisruptionTarget")
+        annotation, disrupted = self._view.plan_of(pod), pod.status.condition("DisruptionTarget")
         is_of_other_plan = annotation is not None and not plan.covers(annotation)
         if (disrupted is not None and disrupted.status == "True") or is_of_other_plan:
             return True
-        workload = None if owner is None else self._view.workload(owner.kind, pod.metadata.namespace, owner.name)
-        return clonesets.is_named(workload, pod)
+        return clonesets.is_named(self._view.workload(owner.kind, pod.metadata.namespace, owner.name), pod)
 
     def _oldest(self) -> float:
         now = self._clock.now() / SECOND

@@ -72,6 +72,7 @@ def test_the_state_of_a_plan_follows_from_the_cluster(
     [
         pytest.param("cd", {}, True, "", {}, id="as planned"),
         pytest.param("ad", {}, True, "", {MissCause.LAG: 1}, id="the controller had not seen the costs"),
+        pytest.param("ab", {}, True, "", {MissCause.LAG: 2}, id="nor those of two pods"),
         pytest.param(
             "ad", {"c": False}, True, "", {MissCause.EARLIER_CRITERION: 1}, id="a survivor had become unready"
         ),
@@ -81,6 +82,10 @@ def test_the_state_of_a_plan_follows_from_the_cluster(
             "ad", {}, True, "c", {MissCause.DELETED: 1}, id="a survivor was drained, and a victim spared for it"
         ),
         pytest.param("ab", {}, True, "c", {MissCause.DELETED: 1, MissCause.LAG: 1}, id="one drained, the other chosen"),
+        pytest.param("a", {}, True, "c", {MissCause.DELETED: 2}, id="one drained, and a victim spared for it alone"),
+        pytest.param(
+            "a", {}, True, "", {MissCause.DELETED: 1, MissCause.LAG: 1}, id="one chosen for the spared victim"
+        ),
     ],
 )
 def test_a_miss_has_a_cause(

@@ -31,9 +31,9 @@ def leveling(domains: int = 3) -> Leveling:
     return Leveling("zone", names, (4, 4, 1, *rest), (2, 2, 1, *rest), (3, 2, 0, *rest), (1, 3), stock_is_certain=False)
 
 
-def checked(policy: EffectivePolicy = POLICY, *, started: int = START) -> CheckedRequest:
+def checked(policy: EffectivePolicy = POLICY, *, started: int = START, after: int = 5) -> CheckedRequest:
     """A request to shrink a Deployment from nine pods to five."""
-    request = ScaleDownRequest("Deployment", "shop", "web", "u1", 9, 5, user="jo")
+    request = ScaleDownRequest("Deployment", "shop", "web", "u1", 9, after, user="jo")
     workload = Deployment(metadata=ObjectMeta(name="web", namespace="shop", generation=7, resource_version="42"))
     return CheckedRequest(request, workload, policy, TimeBudget(VirtualClock(START), started, 2.0))
 
@@ -49,7 +49,7 @@ def check(*counts: int, skew: int = 1) -> LevelCheck:
 def test_an_answered_request_is_recorded_with_everything_that_was_decided() -> None:
     """And without a result, as the controller has not acted yet."""
     history = History(VirtualClock())
-    decision = history.open(checked(started=START - SECOND // 4), PLANNED, [leveling()], ["web-1", "web-2"])
+    decision = history.open(checked(started=START - SECOND * 5 // 4), PLANNED, [leveling()], ["web-1", "web-2"])
     (record,) = history.records()
     assert record.tree() == {
         "id": decision,
@@ -68,7 +68,7 @@ def test_an_answered_request_is_recorded_with_everything_that_was_decided() -> N
         "resourceVersion": "42",
         "outcome": "planned",
         "warnings": ["kept 2/2/1"],
-        "heldMilliseconds": 250,
+        "heldMilliseconds": 1250,
         "costsWritten": 4,
         "victims": ["web-1", "web-2"],
         "distributions": [

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.scaledown.results.test_history import checked
 from trimtab.api.annotations import PlanAnnotation
 from trimtab.api.cloneset import REVISION_HASH
 from trimtab.api.pods import Pod
@@ -97,6 +98,24 @@ def test_a_later_plan_takes_over_what_an_earlier_one_has_not_finished() -> None:
     assert (later.rewrites, later.is_rolling) == (3, True)
     assert later.resizes == {"old": Resize(5, 4), "web": Resize(8, 7)}
     assert later.supersedes == {"p0", "p1"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_for", "is_answer"),
+    [
+        pytest.param({"request": checked(), "answered": 1, "is_complete": True}, True, True, id="answered"),
+        pytest.param({"request": checked(), "answered": 1}, True, False, id="answered without all costs"),
+        pytest.param({"request": checked(), "is_complete": True}, True, False, id="being answered"),
+        pytest.param(
+            {"request": checked(after=4), "answered": 1, "is_complete": True}, False, False, id="another size"
+        ),
+        pytest.param({"answered": 1, "is_complete": True}, False, False, id="without a request"),
+    ],
+)
+def test_a_repeated_request_is_recognized(fields: dict[str, Any], is_for: bool, is_answer: bool) -> None:
+    """It is answered at once if its plan was complete."""
+    found = plan(**fields)
+    assert (found.is_for(checked()), found.is_answer_to(checked())) == (is_for, is_answer)
 
 
 def annotation(name: str, *, at: int = 1, was: int = 9, share: int = 6) -> PlanAnnotation:

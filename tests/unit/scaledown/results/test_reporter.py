@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.scaledown.results.test_history import checked, leveling
 from trimtab.api.meta import ObjectReference
+from trimtab.ranking.costs import Side
+from trimtab.ranking.delivery import Delivery
+from trimtab.ranking.plan import Plan, StockChoice, Victim
 from trimtab.scaledown.intent.requests import HoldResult
 from trimtab.scaledown.metrics import HoldOutcome, MissCause
+from trimtab.scaledown.proportional import ControllerSize
+from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.evaluation import PlanState
 from trimtab.scaledown.results.history import History
 from trimtab.scaledown.results.levels import ExpectedLevel, LevelCheck, LevelResult
@@ -113,6 +120,47 @@ def test_an_answered_request_is_an_event(stage: Stage, outcome: HoldOutcome, wan
             *("apps/v1", "Deployment", "shop", "web"),
             "u1",
         )
+
+
+def controller_plan(key: str, *victims: str) -> ControllerPlan:
+    """The plan for one ReplicaSet, with a constraint on this topology key."""
+    levelings = (replace(leveling(), topology_key=key),)
+    chosen = tuple(Victim(f"shop/{name}", None, key, "") for name in victims)
+    made = Plan(9, 5, chosen, StockChoice((), ()), levelings, obstacles=(), guaranteed=1)
+    return ControllerPlan(ControllerSize(uid=key, name="web-1", before=9, after=5), made, Delivery(Side.VICTIMS, ()))
+
+
+@pytest.mark.parametrize(
+    ("keys", "added"),
+    [
+        pytest.param(("zone",), " (zone)", id="one ReplicaSet"),
+        pytest.param(("zone", "zone"), " (zone)", id="two with the same key"),
+        pytest.param(("zone", "rack"), "", id="two with different keys"),
+    ],
+)
+def test_the_event_of_a_plan_names_the_topology_key_if_it_is_about_one(
+    stage: Stage, keys: Sequence[str], added: str
+) -> None:
+    """The numbers in it are of that key."""
+    plans = [controller_plan(key) for key in keys]
+    stage.reporter.answered(checked(), HoldResult(HoldOutcome.PLANNED, ("kept 2/2/1",), plan=plan()), plans)
+    assert stage.events == [("Normal", "ScaleDownPlanned", f"9 → 5: kept 2/2/1{added}")]
+
+
+def test_a_plan_that_needs_no_costs_is_an_event_with_what_it_keeps(stage: Stage) -> None:
+    """As a plan with costs is."""
+    stage.reporter.answered(checked(), HoldResult(HoldOutcome.AS_STOCK, plan=plan()), [controller_plan("zone")])
+    kept = "kept 2/2/1; stock may leave 3/2/0; no further costs are needed (zone)"
+    assert stage.events == [("Normal", "ScaleDownPlanned", f"9 → 5: {kept}")]
+
+
+def test_the_record_of_a_request_has_the_victims_and_constraints_of_all_its_plans(stage: Stage) -> None:
+    """A Deployment may have several ReplicaSets; pods are named without their namespace, which is the workload's."""
+    plans = [controller_plan("zone", "web-1-a", "web-1-b"), controller_plan("rack", "web-2-a")]
+    stage.reporter.answered(checked(), HoldResult(HoldOutcome.PLANNED, plan=plan()), plans)
+    (record,) = stage.history.records()
+    assert record.victims == ("web-1-a", "web-1-b", "web-2-a")
+    assert [each.topology_key for each in record.distributions] == ["zone", "rack"]
 
 
 def test_a_request_without_a_plan_has_ended_when_it_is_answered(stage: Stage) -> None:

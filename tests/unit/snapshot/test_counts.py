@@ -1,0 +1,135 @@
+"""Counts of matching pods by node: right at the first request, and kept current by events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trimtab.api import selectors
+from trimtab.api.meta import LabelSelector
+from trimtab.api.pods import Pod
+from trimtab.snapshot import Snapshot, counts
+from trimtab.snapshot.counts import TallyKey
+from trimtab.testing.builders import cluster, node, pod
+
+WEB = selectors.compile(LabelSelector(match_labels={"app": "web"}))
+ANY_APP = selectors.parse("app")
+
+
+def per_node(view: Snapshot, selector: selectors.Selector = WEB, namespace: str = "default") -> dict[str, int]:
+    """The counts of matching pods by node name, zeros left out."""
+    found = view.matching(namespace, selector)
+    return {name: int(found[row]) for name, row in view.nodes.rows.index.items() if found[row]}
+
+
+def test_matching_pods_are_counted_on_their_nodes() -> None:
+    """A tally is right at its first request, and stays right as pods are added and deleted."""
+    view = cluster("z1: a b", "z2: x").running("a", "a", "x").snapshot()
+    assert per_node(view) == {"a": 2, "x": 1}
+    view.put(pod("new").on("b").labels(app="web").build())
+    view.put(pod("other").on("b").labels(app="db").build())
+    view.drop(Pod, "default", "pod-00")
+    assert per_node(view) == {"a": 1, "b": 1, "x": 1}
+
+
+def test_nodes_that_are_added_later_are_counted_too() -> None:
+    """However many: a tally grows with the nodes, whether or not they have pods."""
+    view = cluster("z1: a").running("a").snapshot()
+    assert per_node(view) == {"a": 1}
+    for number in range(200):
+        view.put(node(f"n{number}").build())
+    assert len(view.matching("default", WEB)) == 201
+    view.put(pod("new").on("n199").labels(app="web").build())
+    assert per_node(view) == {"a": 1, "n199": 1}
+
+
+def test_a_pod_on_a_node_that_was_added_later_is_counted() -> None:
+    """Its tally has not been asked for since."""
+    view = cluster("z1: a").running("a").snapshot()
+    assert per_node(view) == {"a": 1}
+    for number in range(200):
+        view.put(node(f"n{number}").build())
+    view.put(pod("new").on("n199").labels(app="web").build())
+    assert per_node(view) == {"a": 1, "n199": 1}
+
+
+def test_a_pod_on_each_node_is_counted_as_nodes_are_added() -> None:
+    """Its tally is not asked for in between."""
+    view = cluster("z1: a").running("a").snapshot()
+    assert per_node(view) == {"a": 1}
+    names = [f"n{number}" for number in range(200)]
+    for name in names:
+        view.put(node(name).build())
+        view.put(pod(f"on-{name}").on(name).labels(app="web").build())
+    assert per_node(view) == dict.fromkeys(["a", *names], 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda p: p.terminating(), id="terminating"),
+        pytest.param(lambda p: p.phase("Succeeded"), id="finished well"),
+        pytest.param(lambda p: p.phase("Failed"), id="finished badly"),
+        pytest.param(lambda p: p.labels(app="db"), id="relabelled"),
+        pytest.param(lambda p: p.spec(nodeName=""), id="unassigned"),
+    ],
+)
+def test_a_pod_stops_counting_when_it_changes(change: Any) -> None:
+    """Pods that leave, finish or no longer match are not counted for spreading."""
+    view = cluster("z1: a").snapshot()
+    made = pod("p").on("a").labels(app="web")
+    view.put(made.build())
+    assert per_node(view) == {"a": 1}
+    view.put(change(made).build())
+    assert per_node(view) == {}
+    later = cluster("z1: a").snapshot()
+    later.put(made.build())
+    assert per_node(later) == {}, "nor by a tally that is new"
+
+
+def test_a_set_of_labels_is_matched_anew_when_its_number_is_reused() -> None:
+    """No pod has the old labels any more, and a pod with other labels comes."""
+    view = cluster("z1: a").snapshot()
+    assert per_node(view) == {}
+    view.put(pod("old").on("a").labels(app="db").build())
+    view.drop(Pod, "default", "old")
+    view.put(pod("new").on("a").labels(app="web").build())
+    assert per_node(view) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "want"),
+    [
+        pytest.param({"default"}, 1, id="one namespace"),
+        pytest.param({"default", "shop"}, 2, id="two namespaces"),
+        pytest.param(None, 3, id="all namespaces"),
+        pytest.param({"elsewhere"}, 0, id="one without pods"),
+    ],
+)
+@pytest.mark.parametrize("requested", [pytest.param(True, id="known before"), pytest.param(False, id="new")])
+def test_pods_of_the_namespaces_of_a_tally_are_counted(namespaces: set[str] | None, want: int, requested: bool) -> None:
+    """Whether they came before its first request or after it."""
+    view = cluster("z1: a").snapshot()
+    key = TallyKey(None if namespaces is None else frozenset(namespaces), WEB, terminating=False)
+    if requested:
+        assert view.tallies.per_node(key).tolist() == [0]
+    for namespace in ("default", "shop", "bank"):
+        view.put(pod("web", namespace=namespace).on("a").labels(app="web").build())
+        view.put(pod("db", namespace=namespace).on("a").labels(app="db").build())
+    assert view.tallies.per_node(key).tolist() == [want]
+
+
+@pytest.mark.parametrize(
+    ("requests", "kept"), [pytest.param(1, 3, id="requested lately"), pytest.param(5, 2, id="not requested for long")]
+)
+def test_idle_tallies_are_dropped(monkeypatch: pytest.MonkeyPatch, requests: int, kept: int) -> None:
+    """An unused constraint must not cost for ever; the next request counts again."""
+    monkeypatch.setattr(counts, "IDLE_REQUESTS", 3)
+    view = cluster("z1: a").running("a").snapshot()
+    per_node(view, WEB)
+    for _ in range(requests):
+        per_node(view, ANY_APP)
+    per_node(view, selectors.parse("app=new"))
+    assert len(view.tallies) == kept
+    assert per_node(view, WEB) == {"a": 1}
