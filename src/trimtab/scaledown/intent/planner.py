@@ -281,7 +281,7 @@ class Planner:
         """How many pods are to be ranked, those that are ranked again included, and the function that plans them."""
         request, pods = checked.request, {each.uid: self._view.pods_of(each.uid) for each in sizes}
         workload = with_template(workload, self._sets(workload))
-        removals = sum(each.before - each.after for each in sizes) if policy.combination.recompute else 1
+        removals = sum(each.before - each.after for each in sizes if policy.combination.recompute)
         plan = partial(
             replicaset_plans.plan_controller,
             defaults=self._constraints(scheduler_name(workload.spec.template)),

@@ -76,6 +76,7 @@ class Stage:
             tree["metadata"]["ownerReferences"] = [owner]
             self.server.put("/api/v1", "pods", tree)
         self.first, self.second = (Process(self.view, self.client, rates) for _ in range(2))
+        self.watching: asyncio.Future[None]
         self.planner = Planner(self.view, self.clock, constraints=lambda _: (Constraint(ZONE),))
 
     def _stored(self) -> ReplicaSet:
@@ -123,10 +124,10 @@ async def stage() -> AsyncIterator[Stage]:
 
 async def started(made: Stage) -> AsyncIterator[Stage]:
     """The same, while its caches are kept current."""
-    running = asyncio.create_task(made.view.run())
+    made.watching = asyncio.create_task(made.view.run())
     await made.clock.advance(1)
     yield made
-    await cancel(running)
+    await cancel(made.watching)
 
 
 def only(plan: OpenPlan | None) -> OpenPlan:
@@ -207,6 +208,18 @@ async def test_costs_beyond_the_limit_of_writes_are_counted_as_late() -> None:
         assert f"; that leaves {ZONE} with a skew of at most " in shortfall
         assert result.error == shortfall
         assert not only(result.plan).is_complete
+
+
+async def test_a_request_whose_costs_our_own_watch_does_not_show_is_answered_within_its_budget(stage: Stage) -> None:
+    """A tenth of a second is left for the answer, and nothing is settled: the controller may not have seen them."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    await cancel(stage.watching)
+    result, took = await stage.held(stage.first.delivery.deliver(checked, plans))
+    assert (result.outcome, only(result.plan).is_complete) == (HoldOutcome.PARTIAL, False)
+    assert took == pytest.approx(1.9, abs=0.02)
+    assert result.costs_written == len(stage.annotated()) > 0
+    assert result.warnings[-1] == result.error != ""
 
 
 async def test_a_pod_that_is_gone_when_its_plan_is_delivered_has_no_cost(stage: Stage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from trimtab.api.configuration import RESERVED_MILLISECONDS
 from trimtab.api.core import ReplicationController
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Forbidden
@@ -28,8 +30,10 @@ from trimtab.scaledown.intent.delivery import RESERVE
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.metrics import HoldOutcome, MissCause
-from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
+from trimtab.scaledown.policy.defaults import NO_DEFAULTS, DefaultPolicy, Defaults
 from trimtab_lab.testing.labs import deployment
+
+OBSERVED = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(mode="Observe")),))
 
 
 @pytest_asyncio.fixture
@@ -394,6 +398,7 @@ async def test_a_dry_run_never_acts(cluster: ScaleCluster) -> None:
         pytest.param({"name": "nobody"}, id="a workload that is not there"),
         pytest.param({"kind": "StatefulSet"}, id="a kind that nobody plans"),
         pytest.param({"after": -1}, id="a size that nothing can have"),
+        pytest.param({"after": 12}, id="the size that it has"),
     ],
 )
 async def test_reviews_are_checked_against_an_uncached_read(cluster: ScaleCluster, changes: Any) -> None:
@@ -703,18 +708,33 @@ async def test_a_request_that_shrinks_no_replicaset_during_a_rollout_is_reported
     cluster: ScaleCluster, strategy: JSON, size: int
 ) -> None:
     """The rollout deletes pods until the size is reached, and decides which."""
-    await cluster.patch(
-        Deployment, "web", {"spec": {"template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}}
-    )
-    await cluster.patch(Deployment, "web", {"spec": {"paused": True}})
-    await cluster.run_pods()
-    await cluster.stop()
-    await cluster.patch(Deployment, "web", {"spec": {"strategy": strategy}})
+    await pause_in_rollout(cluster, strategy)
     await cluster.held(cluster.user.resize(Deployment, "web", size, namespace="default"))
     assert outcomes(cluster) == {"rollout": 1}
     (warning,) = [text for answer in cluster.answers for text in answer]
     assert "pods are of several revisions" in warning
     assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
+
+
+async def test_an_observed_request_that_a_rollout_decides_is_recorded(cluster: ScaleCluster) -> None:
+    """Its user is not warned: nothing would have been written."""
+    await pause_in_rollout(cluster, {"type": "Recreate", "rollingUpdate": None})
+    cluster.holder.configure(OBSERVED)
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    assert outcomes(cluster) == {"observed": 1}
+    assert not any(cluster.answers)
+    assert [each.outcome for each in cluster.holder.history.records()] == [HoldOutcome.ROLLOUT]
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
+
+
+async def pause_in_rollout(cluster: ScaleCluster, strategy: JSON) -> None:
+    """Pause the Deployment with pods of two revisions, and stop the controllers."""
+    template = {"metadata": {"labels": {"app": "web", "new": "yes"}}}
+    await cluster.patch(Deployment, "web", {"spec": {"template": template}})
+    await cluster.patch(Deployment, "web", {"spec": {"paused": True}})
+    await cluster.run_pods()
+    await cluster.stop()
+    await cluster.patch(Deployment, "web", {"spec": {"strategy": strategy}})
 
 
 async def test_before_policies_are_known_requests_are_admitted_with_a_warning() -> None:
@@ -736,6 +756,48 @@ async def test_the_holder_reports_its_caches(cluster: ScaleCluster) -> None:
     assert (cluster.holder.synced, cluster.holder.problems) == (True, [])
     cluster.view.pods.informer.problem = "forbidden"
     assert cluster.holder.problems == ["pods: forbidden"]
+
+
+class Inline(Executor):
+    """Threads that have computed something by the time they are asked for it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Compute it now."""
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@pytest.mark.parametrize("stops", [pytest.param(False, id="while it runs"), pytest.param(True, id="once it has ended")])
+async def test_plans_that_no_request_waits_for_end_with_the_holder(cluster: ScaleCluster, stops: bool) -> None:
+    """An observed request is planned a moment after its answer, unless the process is stopped by then."""
+    client = Client(cluster.product, clock=cluster.clock)
+    holder = ScaleDownHolder(client, cluster.view, defaults=OBSERVED, executor=Inline())
+    running = asyncio.ensure_future(holder.run())
+    held, _ = await cluster.held(holder.hold(await cluster.request(6)))
+    assert held.outcome is HoldOutcome.OBSERVED
+    if stops:
+        await cancel(running)
+    await cluster.advance(1)
+    assert len(holder.history.records()) == (0 if stops else 1)
+    await cancel(running)
+
+
+async def test_the_error_of_a_plan_that_no_request_waits_for_is_logged(
+    cluster: ScaleCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its request was admitted long before: no answer can carry it."""
+    fault = RuntimeError("a strategy has a bug")
+
+    def fail(*_: Any) -> Any:
+        raise fault
+
+    holder = ScaleDownHolder(
+        Client(cluster.product, clock=cluster.clock), cluster.view, defaults=OBSERVED, policy_of=fail
+    )
+    await cluster.held(holder.hold(await cluster.request(6)))
+    await cluster.settle()
+    assert [each.exc_info[1] for each in caplog.records if each.exc_info] == [fault]
 
 
 async def test_an_hour_of_idling_writes_nothing(cluster: ScaleCluster) -> None:
