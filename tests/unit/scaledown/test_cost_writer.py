@@ -256,6 +256,18 @@ async def test_a_few_costs_use_few_connections(count: int, writers: int, at_once
     assert (len(writing.result().versions), len(server.requests)) == (count, count)
 
 
+async def test_costs_are_written_and_reverted_ahead_of_other_requests() -> None:
+    """A request is held meanwhile: they do not wait for the client's limit."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    stored = codec.convert(server.put("/api/v1", "pods", pod("a").tree()), Pod)
+    writer = CostWriter(Client(server, clock=clock))
+    change = CostChange(stored, annotation_for(PLAN, stored, share=2, was=3, side="victims", cost=-1))
+    await writer.write([change], until=clock.monotonic() + SECOND)
+    await writer.revert([codec.convert(tree, Pod) for tree in server.objects("pods")], reason="done")
+    assert [(each.method, each.urgent) for each in server.requests] == [("PATCH", True)] * 2
+
+
 async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:
     """After all pods have been tried."""
     clock = VirtualClock()
@@ -271,3 +283,15 @@ async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:
     assert caught.value.count == 1
     server.intercept = None
     assert await sweep(Client(server, clock=clock)) == 1
+
+
+async def test_a_sweep_leaves_namespaces_that_are_not_included_alone() -> None:
+    """Those of another Trimtab, which still needs its costs."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    for namespace in ("shop", "other"):
+        annotated = pod("a", namespace=namespace).annotations(marked(-3).metadata.annotations).tree()
+        server.put("/api/v1", "pods", annotated)
+    assert await sweep(Client(server, clock=clock), includes=lambda namespace: namespace == "shop") == 1
+    left = [tree["metadata"] for tree in server.objects("pods") if SCALE_PLAN in tree["metadata"]["annotations"]]
+    assert [each["namespace"] for each in left] == ["other"]

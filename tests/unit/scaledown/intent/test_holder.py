@@ -780,6 +780,7 @@ async def test_plans_that_no_request_waits_for_end_with_the_holder(cluster: Scal
         await cancel(running)
     await cluster.advance(1)
     assert len(holder.history.records()) == (0 if stops else 1)
+    assert not holder._background, "what has ended is not kept"  # noqa: SLF001 - it would only show as memory
     await cancel(running)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
-from trimtab.api.apps import ReplicaSet
+from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
@@ -100,6 +100,78 @@ def replicaset(pods: int) -> JSON:
         "spec": {"replicas": pods, "selector": {"matchLabels": {"app": "web"}}, "template": {}},
         "status": {"replicas": pods},
     }
+
+
+class Deployed:
+    """A Deployment that counts six pods, of which our own watches may not have shown everything, and a planner."""
+
+    def __init__(self, *, pods: int, size: int) -> None:
+        self.clock = VirtualClock()
+        self.server = FakeServer(self.clock)
+        labels = {"matchLabels": {"app": "web"}}
+        counted = {"replicas": 6, "selector": labels, "template": {}}
+        tree = {"metadata": {"name": "web", "namespace": "default"}, "spec": counted, "status": {"replicas": 6}}
+        self.workload = codec.convert(self.server.put("/apis/apps/v1", "deployments", tree), Deployment)
+        self.view = View(Client(self.server, clock=self.clock))
+        self.planner = Planner(self.view, self.clock, constraints=lambda _: (Constraint(ZONE),))
+        self.uid = self.resize(size)
+        for zone in "ab":
+            self.server.put("/api/v1", "nodes", node(zone, zone=zone).tree())
+        self.start_pods(0, pods)
+
+    def resize(self, size: int) -> str:
+        """Let the ReplicaSet have this size; its UID."""
+        owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+        metadata = {"ownerReferences": [{**owner, "uid": self.workload.metadata.uid}]}
+        tree = replicaset(size)
+        stored = self.server.put("/apis/apps/v1", "replicasets", {**tree, "metadata": {**tree["metadata"], **metadata}})
+        return str(stored["metadata"]["uid"])
+
+    def start_pods(self, first: int, last: int) -> None:
+        """Add pods of the ReplicaSet, by turns in two zones."""
+        for number in range(first, last):
+            tree = pod(f"p{number:02d}").on("ab"[number % 2]).ready().tree()
+            tree["metadata"]["ownerReferences"] = [{**OWNER, "uid": self.uid}]
+            self.server.put("/api/v1", "pods", tree)
+
+    @asynccontextmanager
+    async def planning(self, after: int) -> AsyncIterator[asyncio.Future[Any]]:
+        """A plan that is being made for a request to shrink to so many."""
+        watching = asyncio.ensure_future(self.view.run())
+        await self.clock.advance(1)
+        request = ScaleDownRequest("Deployment", "default", "web", self.workload.metadata.uid, 6, after)
+        budget = TimeBudget(self.clock, self.clock.monotonic(), 2.0)
+        policy = EffectivePolicy(ScaleDownPolicySpec(), "", "everyone")
+        planning = asyncio.ensure_future(self.planner.plan(CheckedRequest(request, self.workload, policy, budget)))
+        yield planning
+        await cancel(planning, watching)
+
+
+@pytest.mark.parametrize(
+    ("pods", "size", "found"),
+    [
+        pytest.param(6, 4, HoldOutcome.NOT_SYNCED, id="a larger ReplicaSet"),
+        pytest.param(4, 6, None, id="further pods"),
+        pytest.param(4, 4, HoldOutcome.NOT_SYNCED, id="both"),
+    ],
+)
+async def test_what_a_workload_counts_is_waited_for_a_moment(pods: int, size: int, found: HoldOutcome | None) -> None:
+    """Until our own watches have shown it; without a ReplicaSet that loses pods then, nothing is planned."""
+    behind = Deployed(pods=pods, size=size)
+    async with behind.planning(5) as planning:
+        await behind.clock.advance(0.25)
+        assert not planning.done()
+        behind.resize(6)
+        behind.start_pods(pods, 6)
+        await behind.clock.advance(0.01)
+        planned = planning.result()
+        assert isinstance(planned, module.PlannedRequest)
+        assert [(len(plan.victims), len(plan.survivors)) for plan in planned.plans] == [(1, 5)]
+    behind = Deployed(pods=pods, size=size)
+    async with behind.planning(5) as planning:
+        await behind.clock.advance(0.35)
+        planned = planning.result()
+        assert (planned if isinstance(planned, HoldOutcome) else None) is found
 
 
 async def test_a_plan_made_in_a_thread_is_the_same_as_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
