@@ -39,6 +39,7 @@ from trimtab.testing.clocks import VirtualClock
 T = TypeVar("T")
 JSON = dict[str, Any]
 KEY = "default/ReplicaSet/web"
+MILLISECOND = SECOND // 1000
 PLACES = "aaaaaabbbbcc"
 """The zones of twelve pods."""
 
@@ -140,6 +141,7 @@ async def test_a_delivered_plan_is_written_settled_and_tracked(stage: Stage) -> 
     """Everything that evaluating and reverting it needs is in the plan, and on the pods."""
     checked = stage.checked()
     plans = await stage.plans(checked)
+    planned = stage.clock.now()
     result, took = await stage.held(stage.first.delivery.deliver(checked, plans))
     plan, marks = only(stage.first.tracker.open_plan(KEY)), stage.annotated()
     assert (result.outcome, result.plan is plan, result.costs_written) == (HoldOutcome.PLANNED, True, len(marks))
@@ -148,6 +150,7 @@ async def test_a_delivered_plan_is_written_settled_and_tracked(stage: Stage) -> 
     assert set(marks) == plan.with_costs
     assert {mark.plan for mark in marks.values()} == {plan.plan}
     assert {(mark.share, mark.was, mark.to, mark.generation) for mark in marks.values()} == {(6, 12, 6, 3)}
+    assert {mark.at for mark in marks.values()} == {planned // MILLISECOND}
     assert plan.resizes == {stage.uid: Resize(12, 6)}
     assert set(plan.victims) | plan.survivors == stage.uids()
     assert (len(plan.victims), len(plan.survivors)) == (6, 6)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.unit.kube.fakes import FakeServer
 from tests.unit.scaledown.policy_cluster import POLICIES, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api import codec
@@ -25,12 +26,16 @@ from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Forbidden
+from trimtab.scaledown.intent import holder as module
 from trimtab.scaledown.intent import planner
 from trimtab.scaledown.intent.delivery import RESERVE
+from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, DefaultPolicy, Defaults
+from trimtab.scaledown.view import View
+from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.testing.labs import deployment
 
 OBSERVED = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(mode="Observe")),))
@@ -163,6 +168,22 @@ async def test_a_repeat_is_answered_at_once(cluster: ScaleCluster) -> None:
     assert took >= 0.3
     assert moment < 0.05
     assert len(cluster.writes()) == written
+
+
+async def test_warnings_for_repeats_are_remembered_of_the_last_requests(
+    cluster: ScaleCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeat of an earlier one is recognized by the annotations, and answered without them."""
+    monkeypatch.setattr(module, "_REMEMBERED", 1)
+    cluster.place_on("a-0", "a-1", "a-2", "b-0")
+    await cluster.deploy(4, name="api", labels={"app": "api"})
+    requests = [await cluster.request(9), await cluster.request(2, name="api")]
+    first, second, again, earlier = [
+        (await cluster.held(cluster.holder.hold(request)))[0] for request in (*requests, *reversed(requests))
+    ]
+    assert (first.outcome, second.outcome) == (HoldOutcome.PLANNED, HoldOutcome.PLANNED)
+    assert (again.outcome, earlier.outcome) == (HoldOutcome.REPEATED, HoldOutcome.REPEATED)
+    assert (again.warnings, earlier.warnings) == (second.warnings, ())
 
 
 async def test_a_repeat_that_comes_while_the_first_is_held_waits_for_it(cluster: ScaleCluster) -> None:
@@ -524,6 +545,22 @@ async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None
     assert cluster.count("settle_seconds") == pytest.approx(0.45)
 
 
+@pytest.mark.parametrize(
+    ("budget", "longest"),
+    [
+        pytest.param(1.0, 0.4, id="half of the budget, less what is reserved"),
+        pytest.param(8.0, 1.2, id="as long as is configured"),
+    ],
+)
+def test_the_settle_time_grows_up_to_a_limit(budget: float, longest: float) -> None:
+    """However often a controller has not seen costs in time."""
+    client = Client(FakeServer(VirtualClock()))
+    made = ScaleDownHolder(client, View(client), settings=HoldSettings(budget=budget, longest_settle=1.2))
+    for _ in range(9):
+        made.settle_time.record_miss()
+    assert made.settle_time.seconds == pytest.approx(longest)
+
+
 async def test_the_settle_time_always_leaves_time_to_write() -> None:
     """A controller that is always late makes requests wait longer, and never for nothing."""
     assert round(RESERVE * 1000) == RESERVED_MILLISECONDS, "what the configuration refuses is what cannot work"
@@ -772,15 +809,15 @@ class Inline(Executor):
 async def test_plans_that_no_request_waits_for_end_with_the_holder(cluster: ScaleCluster, stops: bool) -> None:
     """An observed request is planned a moment after its answer, unless the process is stopped by then."""
     client = Client(cluster.product, clock=cluster.clock)
-    holder = ScaleDownHolder(client, cluster.view, defaults=OBSERVED, executor=Inline())
-    running = asyncio.ensure_future(holder.run())
-    held, _ = await cluster.held(holder.hold(await cluster.request(6)))
+    made = ScaleDownHolder(client, cluster.view, defaults=OBSERVED, executor=Inline())
+    running = asyncio.ensure_future(made.run())
+    held, _ = await cluster.held(made.hold(await cluster.request(6)))
     assert held.outcome is HoldOutcome.OBSERVED
     if stops:
         await cancel(running)
     await cluster.advance(1)
-    assert len(holder.history.records()) == (0 if stops else 1)
-    assert not holder._background, "what has ended is not kept"  # noqa: SLF001 - it would only show as memory
+    assert len(made.history.records()) == (0 if stops else 1)
+    assert not made._background, "what has ended is not kept"  # noqa: SLF001 - it would only show as memory
     await cancel(running)
 
 
