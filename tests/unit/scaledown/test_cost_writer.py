@@ -129,7 +129,7 @@ async def test_a_cost_that_another_program_sets_meanwhile_stays(cluster: InMemor
     given = await entries(cluster)
     await cluster.user.patch(Pod, "b", {"metadata": {"annotations": {DELETION_COST: "50"}}}, namespace="default")
     found = await written(cluster, given)
-    assert found.foreign == [object_key("default", "b")]
+    assert (found.foreign, found.late) == ([object_key("default", "b")], 0)
     assert not found.is_complete
     assert await costs(cluster) == {"a": "-3", "b": "50", "c": "-1"}
 
@@ -168,7 +168,7 @@ async def test_writes_that_the_server_refuses_are_reported(cluster: InMemoryLab)
     wire = cluster.user.transport
     wire.refuse = lambda request: Forbidden("no") if "/b" in request.path and request.method == "PATCH" else None  # type: ignore[attr-defined]
     found = await written(cluster, given)
-    assert list(found.failed) == [object_key("default", "b")]
+    assert (list(found.failed), found.late) == ([object_key("default", "b")], 0)
     assert not found.is_complete
     assert (await costs(cluster))["a"] == "-3"
 

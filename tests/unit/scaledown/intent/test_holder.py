@@ -553,12 +553,13 @@ async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None
     ],
 )
 def test_the_settle_time_grows_up_to_a_limit(budget: float, longest: float) -> None:
-    """However often a controller has not seen costs in time."""
+    """However often a controller has not seen costs in time; a metric shows it."""
     client = Client(FakeServer(VirtualClock()))
     made = ScaleDownHolder(client, View(client), settings=HoldSettings(budget=budget, longest_settle=1.2))
     for _ in range(9):
         made.settle_time.record_miss()
     assert made.settle_time.seconds == pytest.approx(longest)
+    assert made.metrics.registry.get_sample_value("trimtab_scaledown_settle_seconds") == pytest.approx(longest)
 
 
 async def test_the_settle_time_always_leaves_time_to_write() -> None:

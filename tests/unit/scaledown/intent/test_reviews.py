@@ -223,13 +223,21 @@ def test_the_hook_is_served_where_the_webhook_configuration_points() -> None:
     assert f"https://trimtab.invalid{hook.path}" in urls
 
 
-async def test_other_reviews_are_admitted_at_once() -> None:
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(review(workload(3), workload(5)), id="a larger size"),
+        pytest.param(review(None, workload(3), operation="CREATE"), id="a creation"),
+        pytest.param(review(workload(5), None, operation="DELETE"), id="a deletion"),
+    ],
+)
+async def test_other_reviews_are_admitted_at_once(request_: AdmissionRequest) -> None:
     """Without holding them."""
 
     async def hold(intent: ScaleDownRequest) -> HoldResult:
         raise AssertionError(intent)
 
     (hook,) = ScaleReviews(hold).hooks
-    response = await hook.decide(review(workload(3), workload(5)))
+    response = await hook.decide(request_)
     assert response.allowed
     assert response.warnings == ()
