@@ -21,6 +21,7 @@ from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request
 from trimtab.scaledown import pod_costs
 from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport, sweep
+from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.pod_costs import annotation_for
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
@@ -256,16 +257,19 @@ async def test_a_few_costs_use_few_connections(count: int, writers: int, at_once
     assert (len(writing.result().versions), len(server.requests)) == (count, count)
 
 
-async def test_costs_are_written_and_reverted_ahead_of_other_requests() -> None:
-    """A request is held meanwhile: they do not wait for the client's limit."""
+async def test_costs_are_counted_and_do_not_wait_behind_other_requests() -> None:
+    """A request is held meanwhile: the client's limit is for everything else."""
     clock = VirtualClock()
     server = FakeServer(clock)
     stored = codec.convert(server.put("/api/v1", "pods", pod("a").tree()), Pod)
-    writer = CostWriter(Client(server, clock=clock))
+    metrics = Metrics()
+    writer = CostWriter(Client(server, clock=clock), metrics=metrics)
     change = CostChange(stored, annotation_for(PLAN, stored, share=2, was=3, side="victims", cost=-1))
     await writer.write([change], until=clock.monotonic() + SECOND)
     await writer.revert([codec.convert(tree, Pod) for tree in server.objects("pods")], reason="done")
     assert [(each.method, each.urgent) for each in server.requests] == [("PATCH", True)] * 2
+    assert metrics.registry.get_sample_value("trimtab_scaledown_costs_written_total") == 1
+    assert metrics.registry.get_sample_value("trimtab_scaledown_costs_reverted_total", {"reason": "done"}) == 1
 
 
 async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:

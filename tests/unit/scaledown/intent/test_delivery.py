@@ -225,6 +225,18 @@ async def test_a_request_whose_costs_our_own_watch_does_not_show_is_answered_wit
     assert result.warnings[-1] == result.error != ""
 
 
+async def test_a_pod_whose_cost_may_not_decide_is_not_counted_as_one_that_has_to_follow_it(stage: Stage) -> None:
+    """A starting pod may be deleted although its cost would keep it: that is no miss."""
+    checked = stage.checked()
+    (plan,) = await stage.plans(checked)
+    assert plan.delivery is not None
+    starting, _ = plan.changes[0]
+    hedged = replace(plan, delivery=replace(plan.delivery, hedges=frozenset({starting.key})))
+    result, _ = await stage.held(stage.first.delivery.deliver(checked, [hedged]))
+    assert starting.metadata.uid in stage.annotated()
+    assert only(result.plan).with_costs == set(stage.annotated()) - {starting.metadata.uid}
+
+
 async def test_a_pod_that_is_gone_when_its_plan_is_delivered_has_no_cost(stage: Stage) -> None:
     """Plans are made in another thread: meanwhile a pod may be deleted."""
     checked = stage.checked()

@@ -19,7 +19,7 @@ from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
+from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec, WhenUnranked
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.ranking.plan import Policy
@@ -27,7 +27,7 @@ from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import Ranks
 from trimtab.ranking.strategies import View as StrategyView
 from trimtab.scaledown.intent import planner as module
-from trimtab.scaledown.intent.planner import Planner
+from trimtab.scaledown.intent.planner import Planner, PolicyOf, strategies_of
 from trimtab.scaledown.intent.requests import CheckedRequest, ScaleDownRequest, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
@@ -105,7 +105,7 @@ def replicaset(pods: int) -> JSON:
 class Deployed:
     """A Deployment that counts six pods, of which our own watches may not have shown everything, and a planner."""
 
-    def __init__(self, *, pods: int, size: int) -> None:
+    def __init__(self, *, pods: int, size: int, policy_of: PolicyOf = strategies_of) -> None:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
         labels = {"matchLabels": {"app": "web"}}
@@ -113,35 +113,40 @@ class Deployed:
         tree = {"metadata": {"name": "web", "namespace": "default"}, "spec": counted, "status": {"replicas": 6}}
         self.workload = codec.convert(self.server.put("/apis/apps/v1", "deployments", tree), Deployment)
         self.view = View(Client(self.server, clock=self.clock))
-        self.planner = Planner(self.view, self.clock, constraints=lambda _: (Constraint(ZONE),))
-        self.uid = self.resize(size)
+        self.planner = Planner(self.view, self.clock, constraints=lambda _: (Constraint(ZONE),), policy_of=policy_of)
         for zone in "ab":
             self.server.put("/api/v1", "nodes", node(zone, zone=zone).tree())
+        self.resize(size)
         self.start_pods(0, pods)
 
-    def resize(self, size: int) -> str:
-        """Let the ReplicaSet have this size; its UID."""
+    def resize(self, size: int, name: str = "web") -> str:
+        """Let a ReplicaSet have this size; its UID."""
         owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
-        metadata = {"ownerReferences": [{**owner, "uid": self.workload.metadata.uid}]}
+        metadata = {"name": name, "ownerReferences": [{**owner, "uid": self.workload.metadata.uid}]}
         tree = replicaset(size)
         stored = self.server.put("/apis/apps/v1", "replicasets", {**tree, "metadata": {**tree["metadata"], **metadata}})
         return str(stored["metadata"]["uid"])
 
-    def start_pods(self, first: int, last: int) -> None:
-        """Add pods of the ReplicaSet, by turns in two zones."""
+    def start_pods(self, first: int, last: int, name: str = "web") -> None:
+        """Add pods of a ReplicaSet, by turns in two zones."""
+        uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.server.objects("replicasets")}
         for number in range(first, last):
-            tree = pod(f"p{number:02d}").on("ab"[number % 2]).ready().tree()
-            tree["metadata"]["ownerReferences"] = [{**OWNER, "uid": self.uid}]
+            tree = pod(f"{name}-{number}").on("ab"[number % 2]).ready().tree()
+            tree["metadata"]["ownerReferences"] = [{**OWNER, "name": name, "uid": uids[name]}]
             self.server.put("/api/v1", "pods", tree)
 
     @asynccontextmanager
-    async def planning(self, after: int) -> AsyncIterator[asyncio.Future[Any]]:
+    async def planning(
+        self,
+        after: int,
+        spec: ScaleDownPolicySpec = ScaleDownPolicySpec(),  # noqa: B008 - immutable
+    ) -> AsyncIterator[asyncio.Future[Any]]:
         """A plan that is being made for a request to shrink to so many."""
         watching = asyncio.ensure_future(self.view.run())
         await self.clock.advance(1)
         request = ScaleDownRequest("Deployment", "default", "web", self.workload.metadata.uid, 6, after)
         budget = TimeBudget(self.clock, self.clock.monotonic(), 2.0)
-        policy = EffectivePolicy(ScaleDownPolicySpec(), "", "everyone")
+        policy = EffectivePolicy(spec, "", "everyone")
         planning = asyncio.ensure_future(self.planner.plan(CheckedRequest(request, self.workload, policy, budget)))
         yield planning
         await cancel(planning, watching)
@@ -172,6 +177,32 @@ async def test_what_a_workload_counts_is_waited_for_a_moment(pods: int, size: in
         await behind.clock.advance(0.35)
         planned = planning.result()
         assert (planned if isinstance(planned, HoldOutcome) else None) is found
+
+
+class New:
+    """Ranks the pods of the ReplicaSet web alone."""
+
+    recompute = False
+    one_at_a_time = False
+
+    def rank(self, rows: IntColumn, view: StrategyView) -> Ranks:
+        """Not those of an older one."""
+        return np.array([1.0 if each.metadata.name.startswith("web-") else np.nan for each in view.pods(rows)])
+
+
+@pytest.mark.parametrize("older", [pytest.param(0, id="one ReplicaSet"), pytest.param(3, id="and an older one")])
+async def test_one_unranked_pod_of_any_replicaset_prevents_a_plan(older: int) -> None:
+    """Although all pods of another ReplicaSet are ranked, which shrinks too."""
+    registry: Mapping[str, Any] = {"New": lambda _: New()}
+    rolling = Deployed(pods=6 - older, size=6 - older, policy_of=lambda *_: Policy.of(spec.strategies, registry))
+    if older:
+        rolling.resize(older, "old")
+        rolling.start_pods(0, older, "old")
+    spec = ScaleDownPolicySpec(strategies=(StrategySpec(name="New"),), when_unranked=WhenUnranked(action="Fallback"))
+    async with rolling.planning(2, spec) as planning:
+        await rolling.clock.advance(0.1)
+        planned = planning.result()
+        assert (planned is HoldOutcome.UNRANKED) is bool(older)
 
 
 async def test_a_plan_made_in_a_thread_is_the_same_as_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
