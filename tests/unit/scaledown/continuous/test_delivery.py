@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, ClassVar
 
 import pytest
+import pytest_asyncio
 
+from tests.unit.kube.fakes import FakeServer
 from tests.unit.scaledown.policy_cluster import POLICIES, PolicyCluster, target, template
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, STATED_COST, policy_cost_annotation
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -17,15 +19,22 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
+from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Band, Level
 from trimtab.scaledown.continuous.assessment import Assessment
+from trimtab.scaledown.continuous.delivery import Bands, Continuous, no_bands
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.requests import ScaleDownRequest
-from trimtab.scaledown.metrics import HoldOutcome
-from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, DefaultPolicy, Defaults
-from trimtab.scaledown.policy.groups import Group
+from trimtab.scaledown.metrics import HoldOutcome, Metrics
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults
+from trimtab.scaledown.policy.groups import Group, GroupKey, Groups
+from trimtab.scaledown.sources.targets import sources_for
+from trimtab.scaledown.view import View
+from trimtab.testing.builders import pod
+from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 from trimtab_lab.testing.labs import JSON
 
@@ -652,3 +661,130 @@ async def test_a_workload_that_is_gone_is_forgotten(cluster: PolicyCluster) -> N
     await cluster.look()
     assert (continuous.kept, continuous.results) == (set(), {})
     assert cluster.sample("oldest_ranks_seconds") == 0
+
+
+class Stage:
+    """A controller whose pods state their costs, no lab, and reconciles one at a time."""
+
+    KINDS: ClassVar[dict[str, tuple[str, str]]] = {
+        "ReplicaSet": ("/apis/apps/v1", "replicasets"),
+        "CloneSet": ("/apis/apps.kruise.io/v1alpha1", "clonesets"),
+    }
+
+    def __init__(self, kind: str = "ReplicaSet", bands: Bands = no_bands) -> None:
+        self.clock = VirtualClock()
+        self.server = FakeServer(self.clock)
+        self.view = View(Client(self.server, clock=self.clock))
+        self.metrics = Metrics()
+        self.reconciled: list[GroupKey] = []
+        self.key = GroupKey(kind, "default", "web")
+        client = Client(self.server, clock=self.clock).using(retry=NO_RETRIES)
+        self.continuous = Continuous(
+            *(client, self.view, Groups(self.view, NO_DEFAULTS)),
+            sources_for(client, self.view, lambda: NO_DEFAULTS),
+            bands=bands,
+            metrics=self.metrics,
+            on_reconciled=self.reconciled.append,
+        )
+        self.resize(2)
+        self.watching = asyncio.ensure_future(self.view.run())
+
+    def resize(self, size: int) -> None:
+        """Store the controller with this size."""
+        root, plural = self.KINDS[self.key.kind]
+        spec = {"replicas": size, "selector": {"matchLabels": {"app": "web"}}, "template": template(app="web")}
+        self.server.put(root, plural, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+
+    def pod(self, name: str, stated: str | None = None, **annotations: str) -> None:
+        """Store a pod of the controller with what it states, and further annotations by their names here."""
+        root, plural = self.KINDS[self.key.kind]
+        (owner,) = self.server.objects(plural)
+        reference = {"apiVersion": root.removeprefix("/apis/"), "kind": self.key.kind, "name": "web"}
+        tree = pod(name).labels(app="web").ready().annotations(annotations).tree()
+        if stated is not None:
+            tree["metadata"]["annotations"][STATED_COST] = stated
+        uid = owner["metadata"]["uid"]
+        tree["metadata"]["ownerReferences"] = [{**reference, "uid": uid, "controller": True}]
+        self.server.put("/api/v1", "pods", tree)
+
+    def policy(self, **spec: Any) -> None:
+        """Store the controller's policy; pods state their costs, by default."""
+        root, _ = self.KINDS[self.key.kind]
+        whole = {"targetRef": target("web", self.key.kind, root.removeprefix("/apis/")), **STATED, **spec}
+        tree = {"metadata": {"name": "web", "namespace": "default"}, "spec": whole}
+        self.server.put("/apis/trimtab.dev/v1alpha1", "scaledownpolicies", tree)
+
+    async def reconcile(self, key: GroupKey | None = None) -> float | None:
+        """Reconcile the controller as the caches show it; after how many seconds it is to be reconciled again."""
+        await self.clock.advance(0.1)
+        result = await self.continuous.reconcile(key or self.key)
+        await self.clock.advance(0.1)
+        return result.requeue_after
+
+    def costs(self, annotation: str = DELETION_COST) -> dict[str, str]:
+        """The costs of pods as they are stored."""
+        pods = (tree["metadata"] for tree in self.server.objects("pods"))
+        return {each["name"]: each["annotations"][annotation] for each in pods if annotation in each["annotations"]}
+
+    def count(self, name: str, **labels: str) -> float:
+        """The value of a metric."""
+        return self.metrics.registry.get_sample_value(f"trimtab_scaledown_{name}", labels) or 0.0
+
+
+@pytest_asyncio.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """A ReplicaSet with two pods, one of which states no cost."""
+    made = Stage()
+    made.pod("a", "1")
+    made.pod("b")
+    yield made
+    await cancel(made.watching)
+
+
+def wait(seconds: int) -> JSON:
+    """A rule that waits so long for missing ranks."""
+    return {"action": "Wait", "timeoutSeconds": seconds}
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        pytest.param(None, None, id="no policy applies"),
+        pytest.param({"mode": "Observe"}, None, id="the policy observes"),
+        pytest.param({"strategies": BALANCE}, 300.0, id="all pods are ranked"),
+        pytest.param({"whenUnranked": wait(60)}, 60.0, id="a rank is waited for"),
+        pytest.param({"whenUnranked": wait(600)}, 300.0, id="a rank is waited for longer than ranks are valid"),
+        pytest.param({"whenUnranked": {"action": "Fallback"}}, 300.0, id="a rank is not waited for"),
+        pytest.param({"strategies": [{"name": "Idle"}], "whenUnranked": wait(60)}, 15.0, id="ranks are sampled"),
+    ],
+)
+async def test_when_a_group_is_reconciled_again_without_an_event(
+    stage: Stage, spec: JSON | None, seconds: float | None
+) -> None:
+    """As time alone may change ranks; a group without costs is not."""
+    if spec is not None:
+        stage.policy(**spec)
+    assert await stage.reconcile() == seconds
+    assert stage.reconciled == [stage.key]
+
+
+async def test_the_time_that_is_left_to_wait_counts_from_the_first_missing_rank(stage: Stage) -> None:
+    """The group is reconciled when it is over."""
+    stage.policy(whenUnranked=wait(60))
+    await stage.reconcile()
+    await stage.clock.advance(40)
+    assert await stage.reconcile() == pytest.approx(20, abs=0.5)
+
+
+async def test_before_policies_have_synced_a_group_is_reconciled_again_soon(stage: Stage) -> None:
+    """Nothing is written or reverted until then."""
+    result = await stage.continuous.reconcile(stage.key)
+    assert (result.requeue_after, stage.reconciled) == (1.0, [])
+    assert not any(request.method == "PATCH" for request in stage.server.requests)
+
+
+async def test_a_group_that_is_gone_is_not_reconciled_again(stage: Stage) -> None:
+    """Those who report on it are told."""
+    gone = GroupKey("ReplicaSet", "default", "gone")
+    assert await stage.reconcile(gone) is None
+    assert stage.reconciled == [gone]
