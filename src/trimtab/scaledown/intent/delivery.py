@@ -38,6 +38,7 @@ _ANSWER = 0.1
 """Seconds of the budget that are left for answering."""
 BACKGROUND = 5.0
 """Seconds in which costs are written for a request that was admitted already."""
+_NAME_LENGTH = 12
 _NOT_SEEN = "the watch of pods did not show all costs in time; the controller may not have seen them either"
 RESERVE = LAST + _ANSWER
 """Seconds of the budget in which neither a cost is written nor a controller waited for."""
@@ -122,7 +123,7 @@ class PlanDelivery:
 
     def skip(self, checked: CheckedRequest, plans: Sequence[ControllerPlan], outcome: HoldOutcome) -> OpenPlan:
         """Track a request that is admitted without costs, so that its result is checked all the same."""
-        plan = self._open_plan(uuid.uuid4().hex[:12], checked, plans)
+        plan = self._open_plan(_new_name(), checked, plans)
         plan.skipped, plan.relies_until, plan.is_exact = outcome, None, False
         self._tracker.begin(checked.key, plan)
         self._tracker.answer(checked.key, plan, is_complete=False)
@@ -157,7 +158,7 @@ class PlanDelivery:
     def _new_annotation(self, checked: CheckedRequest) -> PlanAnnotation:
         metadata = checked.workload.metadata
         return PlanAnnotation(
-            plan=uuid.uuid4().hex[:12],
+            plan=_new_name(),
             workload=checked.request.workload,
             uid=metadata.uid,
             generation=metadata.generation,
@@ -257,6 +258,11 @@ class PlanDelivery:
         except TimeoutError:
             return False
         return True
+
+
+def _new_name() -> str:
+    """A name for a plan that no other one has."""
+    return uuid.uuid4().hex[:_NAME_LENGTH]
 
 
 def _new_costs(annotation: PlanAnnotation, plans: Sequence[ControllerPlan]) -> Iterable[CostChange]:

@@ -250,17 +250,14 @@ class Planner:
 
     def _remaining(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         """The controllers that are still to lose pods for a request that was admitted, resized already or not."""
-        to_resize = self._sizes(workload, size)
-        known = {each.uid for each in to_resize}
-        controllers = self._view.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else [workload]
-        family = [each.metadata.uid for each in controllers]
-        siblings = family if isinstance(workload, ReplicaSetOwner) else self._view.siblings_of(workload)
+        to_resize, sets = self._sizes(workload, size), self._sets(workload)
+        known, siblings = {each.uid for each in to_resize}, tuple(each.metadata.uid for each in sets)
         resized = []
-        for each in controllers:
+        for each in sets:
             metadata, wanted = each.metadata, each.desired_replicas
             active = sum(pod.active for pod in self._view.pods_of(metadata.uid))
             if metadata.uid not in known and active > wanted:
-                resized.append(ControllerSize(metadata.uid, metadata.name, active, wanted, tuple(siblings)))
+                resized.append(ControllerSize(metadata.uid, metadata.name, active, wanted, siblings))
         return (*to_resize, *resized)
 
     async def _plans(

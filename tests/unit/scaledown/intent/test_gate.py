@@ -10,13 +10,15 @@ import pytest_asyncio
 
 from tests.unit.scaledown.policy_cluster import POLICIES
 from tests.unit.scaledown.scale_cluster import ScaleCluster
+from trimtab.api.apps import Deployment
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.scaledown.intent.gate import Gate
 from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
-from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS
+from trimtab_lab.testing.labs import deployment
 
 RATES = Rates(writes=0.001, writes_burst=100, each=0.001, each_burst=3, observations=0.001, observations_burst=1)
 
@@ -154,6 +156,14 @@ async def test_a_workload_that_is_not_planned_has_no_policy_for_reports(cluster:
     assert gate.policy_for(owned) is None, "its Deployment resizes it"
     await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
     assert gate.policy_for(workload) is None, "its costs are kept current in another way"
+    await cluster.user.delete(POLICIES, "web", namespace="default")
+    await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
+    assert gate.policy_for(workload) is None, "another workload selects its pods"
+    await cluster.user.delete(Deployment, "other", namespace="default")
+    await cluster.settle()
+    assert gate.policy_for(workload) is not None
+    gate.configure(NO_DEFAULTS)
+    assert gate.policy_for(workload) is None, "no policy applies"
 
 
 async def test_nothing_is_planned_where_no_pod_stays(cluster: ScaleCluster) -> None:

@@ -142,14 +142,24 @@ class Deployed:
         spec: ScaleDownPolicySpec = ScaleDownPolicySpec(),  # noqa: B008 - immutable
     ) -> AsyncIterator[asyncio.Future[Any]]:
         """A plan that is being made for a request to shrink to so many."""
+        async with self.checked(after, spec) as checked:
+            planning = asyncio.ensure_future(self.planner.plan(checked))
+            yield planning
+            await cancel(planning)
+
+    @asynccontextmanager
+    async def checked(
+        self,
+        after: int,
+        spec: ScaleDownPolicySpec = ScaleDownPolicySpec(),  # noqa: B008 - immutable
+    ) -> AsyncIterator[CheckedRequest]:
+        """A request to shrink to so many, once the caches are filled."""
         watching = asyncio.ensure_future(self.view.run())
         await self.clock.advance(1)
         request = ScaleDownRequest("Deployment", "default", "web", self.workload.metadata.uid, 6, after)
         budget = TimeBudget(self.clock, self.clock.monotonic(), 2.0)
-        policy = EffectivePolicy(spec, "", "everyone")
-        planning = asyncio.ensure_future(self.planner.plan(CheckedRequest(request, self.workload, policy, budget)))
-        yield planning
-        await cancel(planning, watching)
+        yield CheckedRequest(request, self.workload, EffectivePolicy(spec, "", "everyone"), budget)
+        await cancel(watching)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +187,22 @@ async def test_what_a_workload_counts_is_waited_for_a_moment(pods: int, size: in
         await behind.clock.advance(0.35)
         planned = planning.result()
         assert (planned if isinstance(planned, HoldOutcome) else None) is found
+
+
+async def test_what_is_left_of_an_admitted_request_is_planned_by_the_pods_that_are_there() -> None:
+    """One ReplicaSet has been resized, and its pods are still there; the other one is as large as it is to be."""
+    admitted = Deployed(pods=4, size=2)
+    other = admitted.resize(0, "old")
+    async with admitted.checked(2) as checked:
+        planned = await admitted.planner.replan(checked, checked.workload)
+        (plan,) = planned.plans
+        assert (plan.size.name, plan.size.before, plan.size.after) == ("web", 4, 2)
+        assert set(plan.size.siblings) == {plan.size.uid, other}
+        assert (len(plan.victims), len(plan.survivors)) == (2, 2)
+        for number in range(2):
+            admitted.server.drop("/api/v1", "pods", f"default/web-{number}")
+        await admitted.clock.advance(0.1)
+        assert (await admitted.planner.replan(checked, checked.workload)).plans == ()
 
 
 class New:
