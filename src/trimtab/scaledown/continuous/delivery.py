@@ -206,9 +206,8 @@ class Continuous:
             await self._revert(group, pods, None, report)
             return Result()
         ranks = self.assess(group, pods)
-        waits_itself = carrier.sign > 0
-        if not ranks.is_complete and not waits_itself:
-            return await self._wait_or_fall_back(group, pods, ranks, carrier, report)
+        if not ranks.is_complete and carrier is Carrier.ANNOTATION:
+            return await self._wait_or_fall_back(group, group.spec, pods, ranks, report)
         self._unranked_since.pop(group.key, None)
         self._computed[group.key] = self._clock.monotonic()
         await self._revert(group, [pod for pod in pods if pod.key not in ranks.ranks], carrier, report)
@@ -217,26 +216,24 @@ class Continuous:
         return Result(self._settings.requeue_after(group.spec, self._registry))
 
     async def _wait_or_fall_back(
-        self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport
+        self, group: Group, spec: ScaleDownPolicySpec, pods: Sequence[Pod], ranks: Assessment, report: CarrierReport
     ) -> Result:
         """Wait for missing ranks, or fall back. A strategy that cannot work at all is not waited for."""
-        if group.spec is None:
-            return Result()
-        now = self._clock.monotonic()
+        now, carrier = self._clock.monotonic(), Carrier.ANNOTATION
         since = self._unranked_since.setdefault(group.key, now)
-        patience = assessment.patience(group.spec.when_unranked, since, now)
+        patience = assessment.patience(spec.when_unranked, since, now)
         if patience.waits and not ranks.fault:
             outdated = [pod for pod in pods if _is_misplaced(pod, carrier)]
             if group.key.kind == "CloneSet":  # Trimtab's waits by itself, if it sees which pods have no rank
                 outdated += [pod for pod in pods if pod.key in ranks.unranked]
             await self._revert(group, outdated, carrier, report)
-            return Result(min(patience.seconds, self._settings.requeue_after(group.spec, self._registry)))
+            return Result(min(patience.seconds, self._settings.requeue_after(spec, self._registry)))
         await self._revert(group, pods, carrier, report, reason="unranked")
         result = self.results.setdefault(group.key, GroupResult())
         if not result.fallback:
             result.fallback = True
             self._metrics.record_unranked_fallback()
-        return Result(self._settings.requeue_after(group.spec, self._registry))
+        return Result(self._settings.requeue_after(spec, self._registry))
 
     async def _write(
         self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport

@@ -9,9 +9,16 @@ from typing import Any, ClassVar
 import pytest
 import pytest_asyncio
 
-from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.fakes import FakeServer, failure
 from tests.unit.scaledown.policy_cluster import POLICIES, PolicyCluster, target, template
-from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, STATED_COST, policy_cost_annotation
+from trimtab.api.annotations import (
+    ALPHA_COST,
+    DELETION_COST,
+    OPT_OUT,
+    POLICY_COST,
+    STATED_COST,
+    policy_cost_annotation,
+)
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
@@ -788,3 +795,87 @@ async def test_a_group_that_is_gone_is_not_reconciled_again(stage: Stage) -> Non
     gone = GroupKey("ReplicaSet", "default", "gone")
     assert await stage.reconcile(gone) is None
     assert stage.reconciled == [gone]
+
+
+async def complete(stage: Stage, **spec: Any) -> None:
+    """Let both pods have costs of the policy, before one of them states none any more."""
+    stage.policy(**spec)
+    stage.pod("b", "2")
+    await stage.reconcile()
+    stored = {tree["metadata"]["name"]: tree["metadata"]["annotations"] for tree in stage.server.objects("pods")}
+    assert {DELETION_COST, POLICY_COST} <= stored["a"].keys() & stored["b"].keys()
+    del stored["b"][STATED_COST]
+    stage.pod("b", **stored["b"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        pytest.param("ReplicaSet", {"a", "b"}, id="the costs of all pods stay"),
+        pytest.param("CloneSet", {"a"}, id="a CloneSet sees which pods have no rank"),
+    ],
+)
+async def test_costs_while_a_rank_is_waited_for(kind: str, left: set[str]) -> None:
+    """Until then the group has not fallen back."""
+    stage = Stage(kind)
+    stage.pod("a", "1")
+    await complete(stage, whenUnranked=wait(60))
+    await stage.reconcile()
+    assert set(stage.costs()) == left
+    assert (stage.continuous.results[stage.key].fallback, stage.count("fallbacks_total", reason="unranked")) == (
+        False,
+        0,
+    )
+    await cancel(stage.watching)
+
+
+async def test_a_fallback_reverts_all_costs_and_is_counted_once(stage: Stage) -> None:
+    """It lasts until every pod has a rank again."""
+    await complete(stage, whenUnranked={"action": "Fallback"})
+    for _ in range(2):
+        await stage.reconcile()
+        assert (stage.costs(), stage.continuous.results[stage.key].fallback) == ({}, True)
+    assert stage.count("fallbacks_total", reason="unranked") == 1
+    assert stage.count("costs_reverted_total", reason="unranked") == 2
+    stage.pod("b", "2")
+    await stage.reconcile()
+    assert (set(stage.costs()), stage.continuous.results[stage.key].fallback) == ({"a", "b"}, False)
+
+
+@pytest.mark.parametrize("stated", [pytest.param("2", id="complete"), pytest.param(None, id="while a rank is missing")])
+async def test_a_cost_of_another_carrier_is_reverted(stage: Stage, stated: str | None) -> None:
+    """Whether all pods have ranks or not: it was written before the policy's carrier changed."""
+    stage.policy(carrier="AlphaAnnotation", whenUnranked=wait(60))
+    await stage.reconcile()
+    assert (stage.costs(ALPHA_COST), stage.costs()) == ({"a": "-1"}, {})
+    stage.policy(carrier="Annotation", whenUnranked=wait(60))
+    stage.pod("b", stated)
+    await stage.reconcile()
+    assert (stage.costs(ALPHA_COST), set(stage.costs())) == ({}, {"a", "b"} if stated else set())
+
+
+async def test_a_write_that_fails_is_raised_and_recorded(stage: Stage) -> None:
+    """So that the group is reconciled again, and the status says why."""
+    stage.policy(strategies=BALANCE)
+    await stage.clock.advance(0.1)
+    stage.server.intercept = lambda request: failure(403, "Forbidden", "no") if request.method == "PATCH" else None
+    with pytest.raises(RuntimeError, match="2 costs could not be written; default/a: "):
+        await stage.continuous.reconcile(stage.key)
+    assert stage.continuous.results[stage.key].error.startswith("default/a: ")
+    assert (stage.continuous.kept, stage.reconciled) == ({stage.key}, [stage.key])
+    stage.server.intercept = None
+    await stage.reconcile()
+    assert (stage.continuous.results[stage.key].error, set(stage.costs())) == ("", {"a", "b"})
+
+
+async def test_a_group_without_a_policy_is_not_kept(stage: Stage) -> None:
+    """Nor are the pods ranked; with one, costs of other writers are recorded."""
+    stage.pod("b", "2", **{DELETION_COST: "7"})
+    stage.policy()
+    await stage.reconcile()
+    assert (stage.continuous.kept, stage.continuous.results[stage.key].foreign) == ({stage.key}, ["default/b"])
+    assert stage.costs() == {"a": "1", "b": "7"}
+    stage.server.drop("/apis/trimtab.dev/v1alpha1", "scaledownpolicies", "default/web")
+    await stage.reconcile()
+    assert (stage.continuous.kept, stage.continuous.results[stage.key].foreign) == (set(), [])
+    assert (stage.costs(), stage.count("costs_reverted_total", reason="policy")) == ({"b": "7"}, 1)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.fakes import FakeServer, failure
 from tests.unit.scaledown.policy_cluster import POLICIES, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api import codec
@@ -32,6 +32,7 @@ from trimtab.scaledown.intent.delivery import RESERVE
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
+from trimtab.scaledown.intent.requests import ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
@@ -84,6 +85,25 @@ async def test_what_a_held_request_needs_does_not_wait_in_line(cluster: ScaleClu
     reads = [each for each in cluster.product.requests if each.path.endswith("/deployments/web")]
     assert (len(reads), len(cluster.writes())) == (1, 3)
     assert all(each.urgent for each in (*reads, *cluster.writes()))
+
+
+@pytest.mark.parametrize(
+    ("broken", "outcome"),
+    [
+        pytest.param(False, HoldOutcome.STALE, id="another object of that name"),
+        pytest.param(True, HoldOutcome.FAILED, id="a read that fails"),
+    ],
+)
+async def test_a_request_is_verified_by_one_urgent_read(broken: bool, outcome: HoldOutcome) -> None:
+    """It waits for no other request, and is not repeated: the user waits meanwhile."""
+    server = FakeServer(VirtualClock())
+    server.put("/apis/apps/v1", "replicasets", {"metadata": {"name": "web", "namespace": "default"}})
+    server.intercept = lambda _: failure(500, "InternalError") if broken else None
+    client = Client(server, clock=server.clock)
+    made = ScaleDownHolder(client, View(client))
+    held = await made.hold(ScaleDownRequest("ReplicaSet", "default", "web", "another", 4, 2))
+    assert held.outcome is outcome
+    assert [(each.method, each.urgent) for each in server.requests] == [("GET", True)]
 
 
 async def test_the_replicaset_that_its_deployment_resizes_is_admitted_at_once(cluster: ScaleCluster) -> None:

@@ -184,6 +184,36 @@ async def test_costs_that_are_not_reverted_are_reported(
     assert await kept(cluster) == 1
 
 
+async def test_a_request_waits_until_our_own_watch_shows_that_costs_are_reverted(cluster: ScaleCluster) -> None:
+    """What it has not shown, the controller may not have seen; those that are reverted are not reported."""
+    await policy(cluster, whenUnranked={"action": "Fallback"})
+    _, *others = await cluster.pods()
+    await write(cluster, others)
+    cluster.product.hold("pods")
+    holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(4)))
+    await cluster.advance(0.5)
+    assert (await kept(cluster), holding.done()) == (0, False)
+    cluster.product.resume()
+    held, took = await cluster.held(holding)
+    assert held.outcome is HoldOutcome.UNRANKED
+    assert 0.2 < took < 0.4, "the settle time"
+    assert not any("were not reverted" in warning for warning in held.warnings)
+    assert cluster.count("costs_not_reverted_total", reason="late") == 0
+
+
+async def test_a_pod_that_is_terminating_needs_no_cost(cluster: ScaleCluster) -> None:
+    """The controller does not choose among those."""
+    await policy(cluster, whenUnranked={"timeoutSeconds": ENOUGH})
+    first, *others = await cluster.pods()
+    await write(cluster, others)
+    await cluster.stop()
+    await cluster.user.delete(Pod, first.metadata.name, namespace="default")
+    await cluster.settle()
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    assert (held.outcome, held.warnings) == (HoldOutcome.OTHER_DELIVERY, ())
+    assert took < 0.05
+
+
 async def test_the_controller_then_chooses_as_it_always_did(cluster: ScaleCluster) -> None:
     """The youngest go, which the costs would have kept."""
     await policy(cluster, whenUnranked={"action": "Fallback"})

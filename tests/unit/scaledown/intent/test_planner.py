@@ -264,21 +264,23 @@ async def test_the_event_loop_goes_on_while_pods_are_planned(monkeypatch: pytest
     assert len(planned.plans) == 1
 
 
-async def test_a_plan_that_nobody_awaits_lets_answers_out_first() -> None:
+@pytest.mark.parametrize("delivered", [pytest.param(True, id="observed"), pytest.param(False, id="not delivered")])
+async def test_a_plan_that_nobody_awaits_lets_answers_out_first(delivered: bool) -> None:
     """It is of the cluster as it was: what the controller does once it is answered is not in it."""
     strategy = Named()
     async with planning(strategy, THREAD) as (planner, checked):
-        task = asyncio.create_task(planner.preview(checked))
+        task: asyncio.Future[Any]
+        task = asyncio.ensure_future(planner.preview(checked) if delivered else planner.outline(checked))
         clock = checked.budget.clock
         assert isinstance(clock, VirtualClock)
         await clock.advance(0.1)
-        assert not strategy.threads
+        assert (task.done(), strategy.threads) == (False, [])
         planner._view.snapshot.drop(Pod, "default", "p11")  # noqa: SLF001 - as its watch does
         await clock.advance(0.2)
         planned = await task
-    assert isinstance(planned, module.PlannedRequest)
-    (plan,) = planned.plans
-    assert "default/p11" in plan.plan.keys
+    (plan,) = planned.plans if delivered else planned
+    assert (len(plan.victims), len(plan.survivors)) == (6, 6)
+    assert not delivered or "default/p11" in plan.plan.keys
 
 
 async def test_without_all_explicit_ranks_nothing_is_planned() -> None:
