@@ -407,11 +407,15 @@ async def test_a_repeat_is_not_held_again_where_the_annotated_pods_are_gone(clus
     for pod in await cluster.pods():
         if SCALE_PLAN in pod.metadata.annotations:
             await cluster.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)
-    await cluster.settle()
+    await cluster.advance(8)
     result, again = await cluster.held(cluster.holder.hold(request))
     assert result.outcome is HoldOutcome.REPEATED
     assert again < 0.1
     assert result.warnings
+    await cluster.advance(5)
+    assert cluster.holder.tracker.is_open(request.key), "the patience counts from the repeat"
+    await cluster.advance(10)
+    assert not cluster.holder.tracker.is_open(request.key)
 
 
 async def test_an_opt_out_is_looked_up_on_the_workload(cluster: ScaleCluster) -> None:
