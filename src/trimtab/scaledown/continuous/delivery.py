@@ -272,7 +272,7 @@ class Continuous:
         self._forget_group(key)
         self._unranked_since.pop(key, None)
         written = self._view.pods_of_policies(key.namespace)
-        strays = [pod for pod in written if self._groups.is_stray(pod) and not pod.terminating]
+        strays = [pod for pod in written if self._groups.is_stray(pod)]
         await self._pods.revert(strays, report, reason="orphan")
 
     # Report.
@@ -282,7 +282,8 @@ class Continuous:
         failed = next((f"{pod}: {reason}" for pod, reason in report.failed.items()), "")
         fallback = previous.fallback and key in self._unranked_since
         self.results[key] = GroupResult(report.foreign, failed, fallback)
-        self.kept.add(key) if kept else self._forget_group(key)
+        if not kept:
+            self._forget_group(key)
         self._notify(key)
         if failed:
             raise RuntimeError(f"{len(report.failed)} costs could not be written; {failed}")

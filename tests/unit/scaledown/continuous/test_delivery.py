@@ -879,3 +879,25 @@ async def test_a_group_without_a_policy_is_not_kept(stage: Stage) -> None:
     await stage.reconcile()
     assert (stage.continuous.kept, stage.continuous.results[stage.key].foreign) == (set(), [])
     assert (stage.costs(), stage.count("costs_reverted_total", reason="policy")) == ({"b": "7"}, 1)
+
+
+async def test_missing_ranks_are_waited_for_anew_by_another_workload_of_the_same_name(stage: Stage) -> None:
+    """The time that an earlier one has waited does not count."""
+    stage.policy(whenUnranked=wait(60))
+    await stage.reconcile()
+    await stage.clock.advance(40)
+    stage.server.drop("/apis/apps/v1", "replicasets", "default/web")
+    assert await stage.reconcile() is None
+    stage.resize(2)
+    stage.pod("c")
+    assert await stage.reconcile() == 60
+
+
+async def test_without_a_policy_no_pod_is_ranked_and_none_is_missing(stage: Stage) -> None:
+    """Nor is anything wrong with the sources of values."""
+    await stage.reconcile()
+    group = Groups(stage.view, NO_DEFAULTS).get(stage.key)
+    assert group is not None
+    pods = list(stage.view.pods.store)
+    assert stage.continuous.assess(group, pods) == Assessment()
+    assert stage.continuous.problem(group, pods) == ""
