@@ -846,6 +846,17 @@ async def test_plans_that_no_request_waits_for_end_with_the_holder(cluster: Scal
     await cancel(running)
 
 
+async def test_an_observed_request_that_was_not_stored_is_observed_again(cluster: ScaleCluster) -> None:
+    """Another webhook may have refused it; while its result is waited for, it is a repeat."""
+    cluster.holder.configure(OBSERVED)
+    request, seen = await cluster.request(6), []
+    for seconds in (0, 0, 12):
+        await cluster.advance(seconds)
+        held, _ = await cluster.held(cluster.holder.hold(request))
+        seen.append(held.outcome)
+    assert seen == [HoldOutcome.OBSERVED, HoldOutcome.REPEATED, HoldOutcome.OBSERVED]
+
+
 async def test_the_error_of_a_plan_that_no_request_waits_for_is_logged(
     cluster: ScaleCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
