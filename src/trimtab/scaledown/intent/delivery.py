@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -172,9 +173,10 @@ class PlanDelivery:
         """New annotations for the costs of other processes that the plans rely on."""
         for plan in plans:
             for pod in plan.relied_on:
-                if not self._tracker.tracks(key, plan_annotation(pod.metadata.annotations)):
+                cost = plan_cost(pod)
+                if cost is not None and not self._tracker.tracks(key, plan_annotation(pod.metadata.annotations)):
                     side = Side.VICTIMS if pod.metadata.uid in plan.victims else Side.SURVIVORS
-                    yield _cost_change(annotation, plan, pod, plan_cost(pod) or 0, side)
+                    yield _cost_change(annotation, plan, pod, cost, side)
 
     def _open_plan(self, name: str, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> OpenPlan:
         victims: dict[str, str] = {}
@@ -245,12 +247,12 @@ class PlanDelivery:
 
     async def _is_seen(self, report: WriteReport, budget: TimeBudget) -> bool:
         """Whether our own watch has shown every write in time."""
-        waiting = list(report.versions.items())
+        waiting = deque(report.versions.items())
         pods = self._view.pods
 
         def is_shown() -> bool:
-            while waiting and pods.has_seen(*waiting[-1]):
-                waiting.pop()
+            while waiting and pods.has_seen(*waiting[0]):
+                waiting.popleft()
             return not waiting
 
         try:

@@ -854,6 +854,27 @@ async def test_a_cost_of_another_carrier_is_reverted(stage: Stage, stated: str |
     assert (stage.costs(ALPHA_COST), set(stage.costs())) == ({}, {"a", "b"} if stated else set())
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param({}, id="a cost of the policy"),
+        pytest.param({POLICY_COST: "{"}, id="an annotation that cannot be read"),
+    ],
+)
+async def test_annotations_are_reverted_where_one_object_has_all_costs(stage: Stage, written: dict[str, str]) -> None:
+    """The policy's carrier was another one before, or somebody has damaged the annotation."""
+    stage.policy(carrier="Annotation")
+    stage.pod("b", "2")
+    await stage.reconcile()
+    assert set(stage.costs(POLICY_COST)) == {"a", "b"}
+    stage.pod("b", "2", **written)
+    stage.policy(carrier="PodGroupCost")
+    await stage.reconcile()
+    assert (stage.costs(POLICY_COST), stage.costs()) == ({}, {})
+    (objects,) = stage.server.objects("podgroupcosts")
+    assert objects["spec"]["costs"] == {"a": -1, "b": -2}
+
+
 async def test_a_write_that_fails_is_raised_and_recorded(stage: Stage) -> None:
     """So that the group is reconciled again, and the status says why."""
     stage.policy(strategies=BALANCE)
