@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.kube.fakes import FakeServer, failure
+from tests.unit.scaledown.executors import InlineExecutor
 from tests.unit.scaledown.policy_cluster import POLICIES, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api import codec
@@ -33,7 +33,7 @@ from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.intent.requests import ScaleDownRequest
-from trimtab.scaledown.metrics import HoldOutcome, MissCause
+from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 from trimtab.testing.clocks import VirtualClock
@@ -104,6 +104,7 @@ async def test_a_request_is_verified_by_one_urgent_read(broken: bool, outcome: H
     held = await made.hold(ScaleDownRequest("ReplicaSet", "default", "web", "another", 4, 2))
     assert held.outcome is outcome
     assert [(each.method, each.urgent) for each in server.requests] == [("GET", True)]
+    assert made.metrics.registry.get_sample_value("trimtab_scaledown_requests_held") == 0
 
 
 async def test_the_replicaset_that_its_deployment_resizes_is_admitted_at_once(cluster: ScaleCluster) -> None:
@@ -579,11 +580,12 @@ async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None
 def test_the_settle_time_grows_up_to_a_limit(budget: float, longest: float) -> None:
     """However often a controller has not seen costs in time; a metric shows it."""
     client = Client(FakeServer(VirtualClock()))
-    made = ScaleDownHolder(client, View(client), settings=HoldSettings(budget=budget, longest_settle=1.2))
+    metrics, settings = Metrics(), HoldSettings(budget=budget, longest_settle=1.2)
+    made = ScaleDownHolder(client, View(client), settings=settings, metrics=metrics)
     for _ in range(9):
         made.settle_time.record_miss()
     assert made.settle_time.seconds == pytest.approx(longest)
-    assert made.metrics.registry.get_sample_value("trimtab_scaledown_settle_seconds") == pytest.approx(longest)
+    assert metrics.registry.get_sample_value("trimtab_scaledown_settle_seconds") == pytest.approx(longest)
 
 
 async def test_the_settle_time_always_leaves_time_to_write() -> None:
@@ -820,21 +822,11 @@ async def test_the_holder_reports_its_caches(cluster: ScaleCluster) -> None:
     assert cluster.holder.problems == ["pods: forbidden"]
 
 
-class Inline(Executor):
-    """Threads that have computed something by the time they are asked for it."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Compute it now."""
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
-
-
 @pytest.mark.parametrize("stops", [pytest.param(False, id="while it runs"), pytest.param(True, id="once it has ended")])
 async def test_plans_that_no_request_waits_for_end_with_the_holder(cluster: ScaleCluster, stops: bool) -> None:
     """An observed request is planned a moment after its answer, unless the process is stopped by then."""
     client = Client(cluster.product, clock=cluster.clock)
-    made = ScaleDownHolder(client, cluster.view, defaults=OBSERVED, executor=Inline())
+    made = ScaleDownHolder(client, cluster.view, defaults=OBSERVED, executor=InlineExecutor())
     running = asyncio.ensure_future(made.run())
     held, _ = await cluster.held(made.hold(await cluster.request(6)))
     assert held.outcome is HoldOutcome.OBSERVED

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from email.utils import formatdate
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from tests.unit.kube.fakes import FakeServer
+from tests.unit.scaledown.executors import InlineExecutor
 from trimtab.api import codec
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.documents import JSON
@@ -21,7 +24,8 @@ from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec, WhenUnranked
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.server_time import ServerTime
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import Ranks
@@ -33,7 +37,7 @@ from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.view import View
 from trimtab.snapshot.columns import IntColumn
-from trimtab.testing.builders import node, pod
+from trimtab.testing.builders import PodBuilder, node, pod
 from trimtab.testing.clocks import VirtualClock
 
 PODS = 12
@@ -103,17 +107,23 @@ def replicaset(pods: int) -> JSON:
 
 
 class Deployed:
-    """A Deployment that counts six pods, of which our own watches may not have shown everything, and a planner."""
+    """A Deployment of six pods, of which our own watches may not have shown everything, and a planner."""
 
-    def __init__(self, *, pods: int, size: int, policy_of: PolicyOf = strategies_of) -> None:
+    def __init__(self, *, pods: int, size: int, counted: int = 6, policy_of: PolicyOf = strategies_of) -> None:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
         labels = {"matchLabels": {"app": "web"}}
-        counted = {"replicas": 6, "selector": labels, "template": {}}
-        tree = {"metadata": {"name": "web", "namespace": "default"}, "spec": counted, "status": {"replicas": 6}}
+        spec, status = {"replicas": 6, "selector": labels, "template": {}}, {"replicas": counted}
+        tree = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec, "status": status}
         self.workload = codec.convert(self.server.put("/apis/apps/v1", "deployments", tree), Deployment)
         self.view = View(Client(self.server, clock=self.clock))
-        self.planner = Planner(self.view, self.clock, constraints=lambda _: (Constraint(ZONE),), policy_of=policy_of)
+        self.server_time = ServerTime(self.clock)
+        self.planner = Planner(
+            *(self.view, self.clock),
+            constraints=lambda _: (Constraint(ZONE),),
+            policy_of=policy_of,
+            server_time=self.server_time,
+        )
         for zone in "ab":
             self.server.put("/api/v1", "nodes", node(zone, zone=zone).tree())
         self.resize(size)
@@ -205,30 +215,156 @@ async def test_what_is_left_of_an_admitted_request_is_planned_by_the_pods_that_a
         assert (await admitted.planner.replan(checked, checked.workload)).plans == ()
 
 
-class New:
-    """Ranks the pods of the ReplicaSet web alone."""
+@pytest.mark.parametrize(
+    ("pods", "counted", "found"),
+    [
+        pytest.param(5, 5, None, id="as many pods as are to be left"),
+        pytest.param(6, 4, HoldOutcome.NOT_SYNCED, id="more pods than the workload counts"),
+        pytest.param(4, 6, HoldOutcome.NOT_SYNCED, id="more pods by the workload's status"),
+    ],
+)
+async def test_without_a_replicaset_that_loses_pods(pods: int, counted: int, found: HoldOutcome | None) -> None:
+    """A cache is behind, unless there are no pods to lose."""
+    behind = Deployed(pods=pods, size=4, counted=counted)
+    async with behind.planning(5) as planning:
+        await behind.clock.advance(0.35)
+        planned = planning.result()
+        assert planned is found if found else planned.plans == ()
+
+
+async def test_a_rollout_that_decides_by_itself_is_not_planned() -> None:
+    """Neither a request that is held nor one that is observed: which revision loses how many pods is not known."""
+    rolling = Deployed(pods=3, size=3)
+    rolling.resize(3, "old")
+    strategy = msgspec.structs.replace(rolling.workload.spec.strategy, type="Recreate")
+    spec = msgspec.structs.replace(rolling.workload.spec, strategy=strategy)
+    async with rolling.checked(2) as checked:
+        recreated = replace(checked, workload=msgspec.structs.replace(rolling.workload, spec=spec))
+        planned, _ = await asyncio.gather(rolling.planner.plan(recreated), rolling.clock.advance(0.35))
+        assert planned is HoldOutcome.ROLLOUT
+        assert await rolling.planner.preview(recreated) is HoldOutcome.ROLLOUT
+
+
+async def test_a_replicaset_with_more_pods_than_its_size_is_planned_once() -> None:
+    """It is still to be resized for the request, and has a pod too many already."""
+    admitted = Deployed(pods=5, size=4)
+    async with admitted.checked(2) as checked:
+        (plan,) = (await admitted.planner.replan(checked, checked.workload)).plans
+    assert (plan.size.before, plan.size.after, len(plan.victims), len(plan.survivors)) == (4, 2, 3, 2)
+
+
+async def test_a_workload_that_has_no_pod_too_many_needs_no_plan() -> None:
+    """Its request was carried out meanwhile."""
+    async with planning(Named()) as (planner, checked):
+        done = replace(checked, request=replace(checked.request, after=PODS))
+        assert (await planner.replan(done, checked.workload)).plans == ()
+
+
+async def test_the_controllers_clock_is_known_as_exactly_as_the_servers() -> None:
+    """The window in which it may act is wider by what the Date headers of its answers leave open."""
+    rolling, sizes = Deployed(pods=6, size=6), []
+    for seconds in (0, 2):
+        async with rolling.checked(5) as checked:
+            now = rolling.clock.monotonic()
+            rolling.server_time.observe(
+                formatdate(rolling.clock.now() // SECOND, usegmt=True), sent=now - seconds * SECOND, received=now
+            )
+            planned = await rolling.planner.plan(checked)
+            assert isinstance(planned, module.PlannedRequest)
+            (window,) = [plan.window for plan in planned.plans]
+            assert window is not None
+            sizes.append((window.end - window.start) / SECOND)
+        rolling.server_time = rolling.planner._server_time = ServerTime(rolling.clock)  # noqa: SLF001 - another server
+    unknown = 2 * module.TOLERANCE + module.WINDOW
+    assert sizes == [unknown + 1, unknown + 3], "twice the error: half a second, and one and a half"
+
+
+class Some:
+    """Ranks pods, except for those of some names, and expects to be asked about some."""
 
     recompute = False
     one_at_a_time = False
 
+    def __init__(self, *unranked: str) -> None:
+        self.unranked = unranked
+
     def rank(self, rows: IntColumn, view: StrategyView) -> Ranks:
-        """Not those of an older one."""
-        return np.array([1.0 if each.metadata.name.startswith("web-") else np.nan for each in view.pods(rows)])
+        """All others are alike."""
+        assert len(rows), "asked about no pods"
+        return np.array([np.nan if each.metadata.name in self.unranked else 1.0 for each in view.pods(rows)])
+
+    def policy_of(self, policy: EffectivePolicy, _: Sequence[Pod]) -> Policy:
+        """With this strategy."""
+        registry: Mapping[str, Any] = {"Some": lambda _: self}
+        return Policy.of(policy.spec.strategies, registry)
 
 
-@pytest.mark.parametrize("older", [pytest.param(0, id="one ReplicaSet"), pytest.param(3, id="and an older one")])
-async def test_one_unranked_pod_of_any_replicaset_prevents_a_plan(older: int) -> None:
+SOME = ScaleDownPolicySpec(strategies=(StrategySpec(name="Some"),), when_unranked=WhenUnranked(action="Fallback"))
+
+
+@pytest.mark.parametrize(
+    ("older", "started", "unranked", "is_planned"),
+    [
+        pytest.param(0, 0, (), True, id="all are ranked"),
+        pytest.param(0, 0, ("web-1",), False, id="one of many is not"),
+        pytest.param(3, 3, ("old-0", "old-1", "old-2"), False, id="none of an older ReplicaSet is"),
+        pytest.param(3, 0, (), True, id="an older ReplicaSet has no pods"),
+    ],
+)
+async def test_one_unranked_pod_of_any_replicaset_prevents_a_plan(
+    older: int, started: int, unranked: tuple[str, ...], is_planned: bool
+) -> None:
     """Although all pods of another ReplicaSet are ranked, which shrinks too."""
-    registry: Mapping[str, Any] = {"New": lambda _: New()}
-    rolling = Deployed(pods=6 - older, size=6 - older, policy_of=lambda *_: Policy.of(spec.strategies, registry))
+    rolling = Deployed(pods=6 - older, size=6 - older, counted=6 - older, policy_of=Some(*unranked).policy_of)
     if older:
         rolling.resize(older, "old")
-        rolling.start_pods(0, older, "old")
-    spec = ScaleDownPolicySpec(strategies=(StrategySpec(name="New"),), when_unranked=WhenUnranked(action="Fallback"))
-    async with rolling.planning(2, spec) as planning:
-        await rolling.clock.advance(0.1)
-        planned = planning.result()
-        assert (planned is HoldOutcome.UNRANKED) is bool(older)
+        rolling.start_pods(0, started, "old")
+    async with rolling.planning(2, SOME) as planning:
+        await rolling.clock.advance(0.35)
+        assert (planning.result() is not HoldOutcome.UNRANKED) is is_planned
+
+
+async def test_a_replicaset_that_loses_nothing_more_needs_no_ranks() -> None:
+    """What is left of a scale-down is planned although a pod of another ReplicaSet has no rank any more."""
+    admitted = Deployed(pods=4, size=2, policy_of=Some("old-0").policy_of)
+    admitted.resize(1, "old")
+    admitted.start_pods(0, 1, "old")
+    async with admitted.checked(3, SOME) as checked:
+        planned = await admitted.planner.replan(checked, checked.workload)
+    assert [plan.size.name for plan in planned.plans] == ["web"]
+
+
+async def test_a_rank_that_is_missing_is_looked_for_again_until_it_is_there() -> None:
+    """As long as the policy waits, and half of the budget lasts."""
+    strategy = Some("web-1")
+    spec = ScaleDownPolicySpec(strategies=SOME.strategies, when_unranked=WhenUnranked(timeout_seconds=60))
+    waiting = Deployed(pods=6, size=6, policy_of=strategy.policy_of)
+    async with waiting.planning(5, spec) as planning:
+        await waiting.clock.advance(0.9)
+        assert not planning.done()
+        strategy.unranked = ()
+        await waiting.clock.advance(0.06)
+        assert isinstance(planning.result(), module.PlannedRequest)
+    strategy.unranked = ("web-1",)
+    async with waiting.planning(5, spec) as planning:
+        await waiting.clock.advance(1.06)
+        assert planning.result() is HoldOutcome.UNRANKED
+
+
+async def test_values_are_looked_up_for_active_pods_alone() -> None:
+    """A pod that is terminating needs no rank."""
+    seen: list[set[str]] = []
+
+    def policy_of(policy: EffectivePolicy, pods: Sequence[Pod]) -> Policy:
+        seen.append({each.metadata.name for each in pods})
+        return strategies_of(policy, pods)
+
+    rolling = Deployed(pods=3, size=3, counted=3, policy_of=policy_of)
+    (tree,) = [tree for tree in rolling.server.objects("pods") if tree["metadata"]["name"] == "web-1"]
+    rolling.server.put("/api/v1", "pods", PodBuilder(tree).terminating().tree())
+    async with rolling.planning(1):
+        await rolling.clock.advance(0.35)
+    assert seen == [{"web-0", "web-2"}]
 
 
 async def test_a_plan_made_in_a_thread_is_the_same_as_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +404,7 @@ async def test_the_event_loop_goes_on_while_pods_are_planned(monkeypatch: pytest
 async def test_a_plan_that_nobody_awaits_lets_answers_out_first(delivered: bool) -> None:
     """It is of the cluster as it was: what the controller does once it is answered is not in it."""
     strategy = Named()
-    async with planning(strategy, THREAD) as (planner, checked):
+    async with planning(strategy, InlineExecutor()) as (planner, checked):
         task: asyncio.Future[Any]
         task = asyncio.ensure_future(planner.preview(checked) if delivered else planner.outline(checked))
         clock = checked.budget.clock
