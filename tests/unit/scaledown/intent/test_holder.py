@@ -34,7 +34,7 @@ from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.intent.requests import ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
-from trimtab.scaledown.policy.defaults import NO_DEFAULTS, DefaultPolicy, Defaults
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.testing.labs import deployment
@@ -214,6 +214,29 @@ async def test_a_repeat_that_comes_while_the_first_is_held_waits_for_it(cluster:
     (first, second), took = await cluster.held(both)
     assert (first.outcome, second.outcome) == (HoldOutcome.PLANNED, HoldOutcome.REPEATED)
     assert 0.3 <= took < 0.5
+
+
+async def test_a_request_waits_for_another_one_for_half_of_its_budget(cluster: ScaleCluster) -> None:
+    """Then it is admitted without a plan: there would be no time to write costs."""
+    cluster.product.hangs = lambda request: request.method == "PATCH"
+    first = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.settle()
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(8)))
+    assert (held.outcome, first.done()) == (HoldOutcome.BUSY, False)
+    assert took == pytest.approx(1.0, abs=0.03)
+    assert cluster.count("requests_held") == 1
+    await cancel(first)
+
+
+async def test_costs_in_a_namespace_that_is_included_again_are_evaluated_again(cluster: ScaleCluster) -> None:
+    """While another Trimtab is responsible for it, they are left alone."""
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    cluster.holder.configure(replace(LEVEL_EVERYONE, only=frozenset({"elsewhere"})))
+    await cluster.advance(60)
+    assert await cluster.costs() == [-12, -11, -10]
+    cluster.holder.configure(LEVEL_EVERYONE)
+    await cluster.advance(1)
+    assert await cluster.costs() == []
 
 
 async def test_another_process_recognizes_a_repeat_by_the_annotations(cluster: ScaleCluster) -> None:
