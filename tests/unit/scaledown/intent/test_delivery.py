@@ -390,6 +390,20 @@ async def test_costs_that_a_further_plan_relies_on_are_adopted_from_another_proc
     assert {uid: after[uid].side for uid in relied_on} == sides
 
 
+async def test_costs_of_the_own_process_that_a_further_plan_relies_on_are_not_written_again(stage: Stage) -> None:
+    """The further plan supersedes the one that wrote them."""
+    checked = stage.checked()
+    await stage.held(stage.first.delivery.deliver(checked, await stage.plans(checked)))
+    before, further = stage.annotated(), stage.checked(4)
+    plans = await stage.plans(further)
+    relied_on = {each.metadata.uid for plan in plans for each in plan.relied_on}
+    assert relied_on
+    plan, _ = await stage.held(stage.first.delivery.extend(further, plans))
+    after = stage.annotated()
+    assert {uid: after[uid] for uid in relied_on} == {uid: before[uid] for uid in relied_on}
+    assert all(plan.covers(after[uid]) for uid in relied_on)
+
+
 async def test_a_plan_that_is_made_again_keeps_its_decision_and_its_moment(stage: Stage) -> None:
     """Its request was answered before; one without a predecessor is answered now."""
     checked = stage.checked()
