@@ -696,28 +696,29 @@ class Stage:
         self.resize(2)
         self.watching = asyncio.ensure_future(self.view.run())
 
-    def resize(self, size: int) -> None:
-        """Store the controller with this size."""
+    def resize(self, size: int, name: str = "web") -> None:
+        """Store a controller with this size."""
         root, plural = self.KINDS[self.key.kind]
-        spec = {"replicas": size, "selector": {"matchLabels": {"app": "web"}}, "template": template(app="web")}
-        self.server.put(root, plural, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+        spec = {"replicas": size, "selector": {"matchLabels": {"app": name}}, "template": template(app=name)}
+        self.server.put(root, plural, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
-    def pod(self, name: str, stated: str | None = None, **annotations: str) -> None:
-        """Store a pod of the controller with what it states, and further annotations by their names here."""
+    def pod(self, name: str, stated: str | None = None, owner: str = "web", **annotations: str) -> None:
+        """Store a pod of a controller with what it states, and further annotations."""
         root, plural = self.KINDS[self.key.kind]
-        (owner,) = self.server.objects(plural)
-        reference = {"apiVersion": root.removeprefix("/apis/"), "kind": self.key.kind, "name": "web"}
-        tree = pod(name).labels(app="web").ready().annotations(annotations).tree()
+        reference = {"apiVersion": root.removeprefix("/apis/"), "kind": self.key.kind, "name": owner}
+        tree = pod(name).labels(app=owner).ready().annotations(annotations).tree()
         if stated is not None:
             tree["metadata"]["annotations"][STATED_COST] = stated
-        uid = owner["metadata"]["uid"]
+        uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.server.objects(plural)}
+        uid = uids.get(owner, "gone")
         tree["metadata"]["ownerReferences"] = [{**reference, "uid": uid, "controller": True}]
         self.server.put("/api/v1", "pods", tree)
 
     def policy(self, **spec: Any) -> None:
-        """Store the controller's policy; pods state their costs, by default."""
+        """Store a policy, for the controller web by default; pods state their costs, by default."""
         root, _ = self.KINDS[self.key.kind]
-        whole = {"targetRef": target("web", self.key.kind, root.removeprefix("/apis/")), **STATED, **spec}
+        applies = {} if "selector" in spec else {"targetRef": target("web", self.key.kind, root.removeprefix("/apis/"))}
+        whole = {**applies, **STATED, **spec}
         tree = {"metadata": {"name": "web", "namespace": "default"}, "spec": whole}
         self.server.put("/apis/trimtab.dev/v1alpha1", "scaledownpolicies", tree)
 
@@ -732,6 +733,11 @@ class Stage:
         """The costs of pods as they are stored."""
         pods = (tree["metadata"] for tree in self.server.objects("pods"))
         return {each["name"]: each["annotations"][annotation] for each in pods if annotation in each["annotations"]}
+
+    @property
+    def patches(self) -> int:
+        """How often a pod was written to."""
+        return sum(request.method == "PATCH" for request in self.server.requests)
 
     def count(self, name: str, **labels: str) -> float:
         """The value of a metric."""
@@ -786,15 +792,65 @@ async def test_the_time_that_is_left_to_wait_counts_from_the_first_missing_rank(
 async def test_before_policies_have_synced_a_group_is_reconciled_again_soon(stage: Stage) -> None:
     """Nothing is written or reverted until then."""
     result = await stage.continuous.reconcile(stage.key)
-    assert (result.requeue_after, stage.reconciled) == (1.0, [])
-    assert not any(request.method == "PATCH" for request in stage.server.requests)
+    assert (result.requeue_after, stage.reconciled, stage.patches) == (1.0, [], 0)
 
 
-async def test_a_group_that_is_gone_is_not_reconciled_again(stage: Stage) -> None:
-    """Those who report on it are told."""
-    gone = GroupKey("ReplicaSet", "default", "gone")
+async def test_the_costs_of_a_group_that_is_gone_are_reverted(stage: Stage) -> None:
+    """Those of other groups stay. It is not reconciled again, and those who report on it are told."""
+    stage.resize(1, "api")
+    stage.pod("c", "3", owner="api")
+    stage.policy(selector={}, strategies=BALANCE)
+    gone = GroupKey("ReplicaSet", "default", "api")
+    await stage.reconcile(gone)
+    await stage.reconcile()
+    assert (set(stage.costs()), stage.continuous.kept) == ({"a", "b", "c"}, {stage.key, gone})
+    stage.server.drop("/apis/apps/v1", "replicasets", "default/api")
+    stage.reconciled.clear()
     assert await stage.reconcile(gone) is None
-    assert stage.reconciled == [gone]
+    assert (set(stage.costs()), stage.reconciled) == ({"a", "b"}, [gone])
+    assert (stage.continuous.kept, set(stage.continuous.results)) == ({stage.key}, {stage.key})
+    assert stage.count("costs_reverted_total", reason="orphan") == 1
+
+
+async def test_the_oldest_ranks_of_all_groups_are_reported(stage: Stage) -> None:
+    """A group without costs has none."""
+    stage.resize(1, "api")
+    stage.pod("c", "3", owner="api")
+    stage.policy(selector={}, strategies=BALANCE)
+    assert stage.count("oldest_ranks_seconds") == 0
+    await stage.reconcile()
+    await stage.clock.advance(30)
+    await stage.reconcile(GroupKey("ReplicaSet", "default", "api"))
+    assert stage.count("oldest_ranks_seconds") == pytest.approx(30, abs=1)
+    stage.policy(selector={}, mode="Observe")
+    await stage.reconcile()
+    assert stage.count("oldest_ranks_seconds") == pytest.approx(0, abs=1)
+    stage.continuous.forget()
+    await stage.clock.advance(30)
+    assert stage.count("oldest_ranks_seconds") == 0
+
+
+@pytest.mark.parametrize("carrier", ["Annotation", "AlphaAnnotation"])
+async def test_a_group_that_has_its_costs_is_not_written_to(stage: Stage, carrier: str) -> None:
+    """Each pod is written to once."""
+    stage.policy(strategies=BALANCE, carrier=carrier)
+    for _ in range(2):
+        await stage.reconcile()
+    assert stage.patches == 2
+
+
+async def test_a_pod_without_a_rank_loses_its_cost_where_the_controller_waits(stage: Stage) -> None:
+    """It sees by that which pods are ranked; those of the others stay."""
+    stage.pod("b", "2")
+    stage.policy(carrier="AlphaAnnotation")
+    await stage.reconcile()
+    written = stage.costs(ALPHA_COST)
+    assert set(written) == {"a", "b"}
+    (tree,) = [tree for tree in stage.server.objects("pods") if tree["metadata"]["name"] == "b"]
+    del tree["metadata"]["annotations"][STATED_COST]
+    stage.pod("b", **tree["metadata"]["annotations"])
+    await stage.reconcile()
+    assert stage.costs(ALPHA_COST) == {"a": written["a"]}
 
 
 async def complete(stage: Stage, **spec: Any) -> None:
