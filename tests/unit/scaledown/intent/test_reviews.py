@@ -40,6 +40,7 @@ def review(
     sub: str = "",
     operation: str = "UPDATE",
     dry_run: bool = False,
+    name: str = "web",
 ) -> AdmissionRequest:
     """A review as an API server sends it."""
     tree = {
@@ -49,7 +50,7 @@ def review(
             "uid": "r1",
             "resource": {"group": group, "version": "v1", "resource": resource},
             "subResource": sub,
-            "name": "web",
+            "name": name,
             "namespace": "shop",
             "operation": operation,
             "userInfo": {"username": "jane"},
@@ -74,6 +75,7 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
     [
         pytest.param(review(workload(5), workload(3)), SHRINKS, id="an update that makes it smaller"),
         pytest.param(review(scale(5), scale(3), sub="scale"), SHRINKS, id="a smaller scale"),
+        pytest.param(review(workload(5), workload(3), name=""), SHRINKS, id="one that is named by its object alone"),
         pytest.param(review(workload(5), workload(5)), None, id="an update of something else"),
         pytest.param(review(workload(3), workload(5)), None, id="an update that makes it larger"),
         pytest.param(review(scale(3), scale(5), sub="scale"), None, id="a larger scale"),
