@@ -272,6 +272,18 @@ async def test_costs_are_counted_and_do_not_wait_behind_other_requests() -> None
     assert metrics.registry.get_sample_value("trimtab_scaledown_costs_reverted_total", {"reason": "done"}) == 1
 
 
+async def test_a_pod_that_terminates_meanwhile_needs_no_cost() -> None:
+    """It has changed since it was read: it is read again, and counts as gone."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    stored = codec.convert(server.put("/api/v1", "pods", pod("a").tree()), Pod)
+    server.put("/api/v1", "pods", pod("a").terminating().tree())
+    change = CostChange(stored, annotation_for(PLAN, stored, share=2, was=3, side="victims", cost=-1))
+    found = await CostWriter(Client(server, clock=clock)).write([change], until=clock.monotonic() + SECOND)
+    assert (found.gone, found.late, found.is_complete) == ([object_key("default", "a")], 0, True)
+    assert DELETION_COST not in server.objects("pods")[0]["metadata"].get("annotations", {})
+
+
 async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:
     """After all pods have been tried."""
     clock = VirtualClock()
