@@ -918,7 +918,7 @@ async def test_a_cost_of_another_carrier_is_reverted(stage: Stage, stated: str |
     ],
 )
 async def test_annotations_are_reverted_where_one_object_has_all_costs(stage: Stage, written: dict[str, str]) -> None:
-    """The policy's carrier was another one before, or somebody has damaged the annotation."""
+    """The policy's carrier was another one before, or somebody has damaged the annotation; and the object in turn."""
     stage.policy(carrier="Annotation")
     stage.pod("b", "2")
     await stage.reconcile()
@@ -929,6 +929,9 @@ async def test_annotations_are_reverted_where_one_object_has_all_costs(stage: St
     assert (stage.costs(POLICY_COST), stage.costs()) == ({}, {})
     (objects,) = stage.server.objects("podgroupcosts")
     assert objects["spec"]["costs"] == {"a": -1, "b": -2}
+    stage.policy(carrier="Annotation")
+    await stage.reconcile()
+    assert (set(stage.costs(POLICY_COST)), stage.server.objects("podgroupcosts")) == ({"a", "b"}, [])
 
 
 async def test_a_write_that_fails_is_raised_and_recorded(stage: Stage) -> None:
