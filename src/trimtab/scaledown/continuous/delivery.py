@@ -48,7 +48,6 @@ from trimtab.scaledown.continuous.assessment import Assessment
 from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.continuous.group_costs import GroupCosts, is_written_by_policy
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.pod_costs import has_policy_annotation
 from trimtab.scaledown.policy.groups import Group, GroupKey, Groups, strategies_for
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View
@@ -321,12 +320,11 @@ def carrier_for(group: Group, active: int) -> Carrier | None:
 
 
 def _is_misplaced(pod: Pod, carrier: Carrier) -> bool:
-    """Whether a pod has a policy's annotation of another carrier, or beside a cost that another program set.
+    """Whether a policy's annotation of a pod is to be reverted: that of another carrier, or beside a cost that another
+    program set. A pod without one has nothing to revert.
 
     Where its subset has moved the cost to another band, the annotation is about to be replaced.
     """
-    if not has_policy_annotation(pod):
-        return False
     written = policy_cost_annotation(pod.metadata.annotations)
     if written is None or written.carrier != carrier:
         return True
