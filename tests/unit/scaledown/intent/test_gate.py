@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,11 +51,13 @@ class Checking:
         await self.cluster.clock.sleep(self.takes)
         return 7
 
-    async def check(self, after: int, seconds: float = 2.0) -> tuple[CheckedRequest | HoldResult, float]:
+    async def check(
+        self, after: int, seconds: float = 2.0, **changes: Any
+    ) -> tuple[CheckedRequest | HoldResult, float]:
         """What becomes of a request, and how long that took."""
         clock = self.cluster.clock
         budget = TimeBudget(clock, clock.monotonic(), seconds)
-        return await self.cluster.held(self.gate.check(await self.cluster.request(after), budget))
+        return await self.cluster.held(self.gate.check(await self.cluster.request(after, **changes), budget))
 
 
 @pytest.mark.parametrize(
@@ -171,3 +174,21 @@ async def test_nothing_is_planned_where_no_pod_stays(cluster: ScaleCluster) -> N
     found, _ = await Checking(cluster).check(0)
     assert isinstance(found, HoldResult)
     assert found.outcome is HoldOutcome.AS_STOCK
+
+
+async def test_requests_that_are_not_planned_say_why(cluster: ScaleCluster) -> None:
+    """By a result, which is final, or as skipped, where a policy applies."""
+    checking = Checking(cluster)
+    forged: list[dict[str, Any]] = [{"uid": "another"}, {"uid": ""}, {"resource_version": "1"}, {"before": 9}]
+    seen = [(await checking.check(4, 2.0, **changes))[0] for changes in forged]
+    for defaults in (replace(LEVEL_EVERYONE, exempt=frozenset({"default"})), NO_DEFAULTS):
+        checking.gate.configure(defaults)
+        seen.append((await checking.check(4))[0])
+    await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
+    seen.append((await checking.check(4))[0])
+    stale, none, other = HoldOutcome.STALE, HoldOutcome.NO_POLICY, HoldOutcome.OTHER_DELIVERY
+    assert [each.outcome for each in seen if isinstance(each, HoldResult)] == [stale] * 4 + [none, none, other]
+    await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
+    found, _ = await checking.check(4)
+    assert isinstance(found, CheckedRequest)
+    assert (found.skip, len(found.skip_warnings)) == (HoldOutcome.CONFLICT, 1)
