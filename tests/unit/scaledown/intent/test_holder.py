@@ -228,6 +228,17 @@ async def test_a_request_waits_for_another_one_for_half_of_its_budget(cluster: S
     await cancel(first)
 
 
+async def test_a_request_that_is_not_served_leaves_an_open_plan_alone(cluster: ScaleCluster) -> None:
+    """Its result is checked by that plan."""
+    request = await cluster.request(9)
+    await cluster.held(cluster.holder.hold(request))
+    plan = cluster.holder.tracker.open_plan(request.key)
+    cluster.holder.report_skipped(request, HoldOutcome.LATE)
+    await cluster.settle()
+    assert plan is not None
+    assert cluster.holder.tracker.open_plan(request.key) is plan
+
+
 async def test_costs_in_a_namespace_that_is_included_again_are_evaluated_again(cluster: ScaleCluster) -> None:
     """While another Trimtab is responsible for it, they are left alone."""
     await cluster.held(cluster.holder.hold(await cluster.request(9)))
