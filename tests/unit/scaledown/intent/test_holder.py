@@ -453,6 +453,22 @@ async def test_a_repeat_is_not_held_again_where_the_annotated_pods_are_gone(clus
     assert not cluster.holder.tracker.is_open(request.key)
 
 
+async def test_a_repeat_writes_further_costs_where_annotated_pods_were_replaced(cluster: ScaleCluster) -> None:
+    """Without holding the request again: they are written while the controller has not acted."""
+    request = await cluster.request(9)
+    await cluster.held(cluster.holder.hold(request))
+    cluster.place_on("a-0", "b-0", "c-0")
+    for pod in await cluster.pods():
+        if SCALE_PLAN in pod.metadata.annotations:
+            await cluster.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)
+    await cluster.settle()
+    await cluster.run_pods()
+    assert (len(await cluster.pods()), await cluster.costs()) == (12, [])
+    result, took = await cluster.held(cluster.holder.hold(request))
+    assert (result.outcome, took < 0.1) == (HoldOutcome.REPEATED, True)
+    assert await cluster.costs() != []
+
+
 async def test_an_opt_out_is_looked_up_on_the_workload(cluster: ScaleCluster) -> None:
     """A Scale carries no annotations."""
     await cluster.patch(Deployment, "web", {"metadata": {"annotations": {OPT_OUT: OPTED_OUT}}})
