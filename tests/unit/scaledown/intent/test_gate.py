@@ -181,13 +181,14 @@ async def test_requests_that_are_not_planned_say_why(cluster: ScaleCluster) -> N
     checking = Checking(cluster)
     forged: list[dict[str, Any]] = [{"uid": "another"}, {"uid": ""}, {"resource_version": "1"}, {"before": 9}]
     seen = [(await checking.check(4, 2.0, **changes))[0] for changes in forged]
+    seen.append((await checking.check(6))[0])
     for defaults in (replace(LEVEL_EVERYONE, exempt=frozenset({"default"})), NO_DEFAULTS):
         checking.gate.configure(defaults)
         seen.append((await checking.check(4))[0])
     await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
     seen.append((await checking.check(4))[0])
     stale, none, other = HoldOutcome.STALE, HoldOutcome.NO_POLICY, HoldOutcome.OTHER_DELIVERY
-    assert [each.outcome for each in seen if isinstance(each, HoldResult)] == [stale] * 4 + [none, none, other]
+    assert [each.outcome for each in seen if isinstance(each, HoldResult)] == [stale] * 5 + [none, none, other]
     await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
     found, _ = await checking.check(4)
     assert isinstance(found, CheckedRequest)
