@@ -96,12 +96,11 @@ class CostWriter:
         """Write these costs in order; `until` is the moment, on the monotonic clock, after which none is started."""
         report, writes = WriteReport(), PodWrites()
         left = (until - self._clock.monotonic()) / SECOND
-        if left > 0:
-            wanted = [(change.pod, functools.partial(_patch, change, report)) for change in changes]
-            try:
-                await within(self._clock, left + LAST, self._writer.write(wanted, until=until, report=writes))
-            except TimeoutError:
-                log.info("%d of %d costs were written in time", len(writes.written), len(changes))
+        wanted = [(change.pod, functools.partial(_patch, change, report)) for change in changes]
+        try:
+            await within(self._clock, left + LAST, self._writer.write(wanted, until=until, report=writes))
+        except TimeoutError:
+            log.info("%d of %d costs were written in time", len(writes.written), len(changes))
         report.versions = {key: pod.metadata.resource_version for key, pod in writes.written.items()}
         report.gone += writes.gone
         report.failed = {key: str(error) for key, error in writes.failed.items()}

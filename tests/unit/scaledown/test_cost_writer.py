@@ -21,6 +21,7 @@ from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request
 from trimtab.scaledown import pod_costs
 from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport, sweep
+from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.pod_costs import annotation_for
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
@@ -129,7 +130,7 @@ async def test_a_cost_that_another_program_sets_meanwhile_stays(cluster: InMemor
     given = await entries(cluster)
     await cluster.user.patch(Pod, "b", {"metadata": {"annotations": {DELETION_COST: "50"}}}, namespace="default")
     found = await written(cluster, given)
-    assert found.foreign == [object_key("default", "b")]
+    assert (found.foreign, found.late) == ([object_key("default", "b")], 0)
     assert not found.is_complete
     assert await costs(cluster) == {"a": "-3", "b": "50", "c": "-1"}
 
@@ -168,7 +169,7 @@ async def test_writes_that_the_server_refuses_are_reported(cluster: InMemoryLab)
     wire = cluster.user.transport
     wire.refuse = lambda request: Forbidden("no") if "/b" in request.path and request.method == "PATCH" else None  # type: ignore[attr-defined]
     found = await written(cluster, given)
-    assert list(found.failed) == [object_key("default", "b")]
+    assert (list(found.failed), found.late) == ([object_key("default", "b")], 0)
     assert not found.is_complete
     assert (await costs(cluster))["a"] == "-3"
 
@@ -256,6 +257,33 @@ async def test_a_few_costs_use_few_connections(count: int, writers: int, at_once
     assert (len(writing.result().versions), len(server.requests)) == (count, count)
 
 
+async def test_costs_are_counted_and_do_not_wait_behind_other_requests() -> None:
+    """A request is held meanwhile: the client's limit is for everything else."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    stored = codec.convert(server.put("/api/v1", "pods", pod("a").tree()), Pod)
+    metrics = Metrics()
+    writer = CostWriter(Client(server, clock=clock), metrics=metrics)
+    change = CostChange(stored, annotation_for(PLAN, stored, share=2, was=3, side="victims", cost=-1))
+    await writer.write([change], until=clock.monotonic() + SECOND)
+    await writer.revert([codec.convert(tree, Pod) for tree in server.objects("pods")], reason="done")
+    assert [(each.method, each.urgent) for each in server.requests] == [("PATCH", True)] * 2
+    assert metrics.registry.get_sample_value("trimtab_scaledown_costs_written_total") == 1
+    assert metrics.registry.get_sample_value("trimtab_scaledown_costs_reverted_total", {"reason": "done"}) == 1
+
+
+async def test_a_pod_that_terminates_meanwhile_needs_no_cost() -> None:
+    """It has changed since it was read: it is read again, and counts as gone."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    stored = codec.convert(server.put("/api/v1", "pods", pod("a").tree()), Pod)
+    server.put("/api/v1", "pods", pod("a").terminating().tree())
+    change = CostChange(stored, annotation_for(PLAN, stored, share=2, was=3, side="victims", cost=-1))
+    found = await CostWriter(Client(server, clock=clock)).write([change], until=clock.monotonic() + SECOND)
+    assert (found.gone, found.late, found.is_complete) == ([object_key("default", "a")], 0, True)
+    assert DELETION_COST not in server.objects("pods")[0]["metadata"].get("annotations", {})
+
+
 async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:
     """After all pods have been tried."""
     clock = VirtualClock()
@@ -271,3 +299,15 @@ async def test_a_sweep_that_could_not_revert_everything_says_what() -> None:
     assert caught.value.count == 1
     server.intercept = None
     assert await sweep(Client(server, clock=clock)) == 1
+
+
+async def test_a_sweep_leaves_namespaces_that_are_not_included_alone() -> None:
+    """Those of another Trimtab, which still needs its costs."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    for namespace in ("shop", "other"):
+        annotated = pod("a", namespace=namespace).annotations(marked(-3).metadata.annotations).tree()
+        server.put("/api/v1", "pods", annotated)
+    assert await sweep(Client(server, clock=clock), includes=lambda namespace: namespace == "shop") == 1
+    left = [tree["metadata"] for tree in server.objects("pods") if SCALE_PLAN in tree["metadata"]["annotations"]]
+    assert [each["namespace"] for each in left] == ["other"]

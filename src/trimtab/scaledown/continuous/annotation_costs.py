@@ -52,8 +52,9 @@ class AnnotationCosts:
         self._metrics.record_costs_reverted(count, reason)
 
     async def _apply_all(self, changes: Iterable[tuple[Pod, Change]], report: CarrierReport) -> int:
-        needed = [(pod, functools.partial(_unless_terminating, change)) for pod, change in changes]
-        writes = await self._writer.write([(pod, change) for pod, change in needed if change(pod) is not None])
+        writes = await self._writer.write(
+            [(pod, functools.partial(_unless_terminating, each)) for pod, each in changes]
+        )
         report.failed.update({str(key): str(error) for key, error in writes.failed.items()})
         return len(writes.written)
 

@@ -48,7 +48,6 @@ from trimtab.scaledown.continuous.assessment import Assessment
 from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.continuous.group_costs import GroupCosts, is_written_by_policy
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.pod_costs import has_policy_annotation
 from trimtab.scaledown.policy.groups import Group, GroupKey, Groups, strategies_for
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View
@@ -206,9 +205,8 @@ class Continuous:
             await self._revert(group, pods, None, report)
             return Result()
         ranks = self.assess(group, pods)
-        waits_itself = carrier.sign > 0
-        if not ranks.is_complete and not waits_itself:
-            return await self._wait_or_fall_back(group, pods, ranks, carrier, report)
+        if not ranks.is_complete and carrier is Carrier.ANNOTATION:
+            return await self._wait_or_fall_back(group, group.spec, pods, ranks, report)
         self._unranked_since.pop(group.key, None)
         self._computed[group.key] = self._clock.monotonic()
         await self._revert(group, [pod for pod in pods if pod.key not in ranks.ranks], carrier, report)
@@ -217,26 +215,24 @@ class Continuous:
         return Result(self._settings.requeue_after(group.spec, self._registry))
 
     async def _wait_or_fall_back(
-        self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport
+        self, group: Group, spec: ScaleDownPolicySpec, pods: Sequence[Pod], ranks: Assessment, report: CarrierReport
     ) -> Result:
         """Wait for missing ranks, or fall back. A strategy that cannot work at all is not waited for."""
-        if group.spec is None:
-            return Result()
-        now = self._clock.monotonic()
+        now, carrier = self._clock.monotonic(), Carrier.ANNOTATION
         since = self._unranked_since.setdefault(group.key, now)
-        patience = assessment.patience(group.spec.when_unranked, since, now)
+        patience = assessment.patience(spec.when_unranked, since, now)
         if patience.waits and not ranks.fault:
             outdated = [pod for pod in pods if _is_misplaced(pod, carrier)]
             if group.key.kind == "CloneSet":  # Trimtab's waits by itself, if it sees which pods have no rank
                 outdated += [pod for pod in pods if pod.key in ranks.unranked]
             await self._revert(group, outdated, carrier, report)
-            return Result(min(patience.seconds, self._settings.requeue_after(group.spec, self._registry)))
+            return Result(min(patience.seconds, self._settings.requeue_after(spec, self._registry)))
         await self._revert(group, pods, carrier, report, reason="unranked")
         result = self.results.setdefault(group.key, GroupResult())
         if not result.fallback:
             result.fallback = True
             self._metrics.record_unranked_fallback()
-        return Result(self._settings.requeue_after(group.spec, self._registry))
+        return Result(self._settings.requeue_after(spec, self._registry))
 
     async def _write(
         self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport
@@ -275,7 +271,7 @@ class Continuous:
         self._forget_group(key)
         self._unranked_since.pop(key, None)
         written = self._view.pods_of_policies(key.namespace)
-        strays = [pod for pod in written if self._groups.is_stray(pod) and not pod.terminating]
+        strays = [pod for pod in written if self._groups.is_stray(pod)]
         await self._pods.revert(strays, report, reason="orphan")
 
     # Report.
@@ -285,7 +281,8 @@ class Continuous:
         failed = next((f"{pod}: {reason}" for pod, reason in report.failed.items()), "")
         fallback = previous.fallback and key in self._unranked_since
         self.results[key] = GroupResult(report.foreign, failed, fallback)
-        self.kept.add(key) if kept else self._forget_group(key)
+        if not kept:
+            self._forget_group(key)
         self._notify(key)
         if failed:
             raise RuntimeError(f"{len(report.failed)} costs could not be written; {failed}")
@@ -323,12 +320,11 @@ def carrier_for(group: Group, active: int) -> Carrier | None:
 
 
 def _is_misplaced(pod: Pod, carrier: Carrier) -> bool:
-    """Whether a pod has a policy's annotation of another carrier, or beside a cost that another program set.
+    """Whether a policy's annotation of a pod is to be reverted: that of another carrier, or beside a cost that another
+    program set. A pod without one has nothing to revert.
 
     Where its subset has moved the cost to another band, the annotation is about to be replaced.
     """
-    if not has_policy_annotation(pod):
-        return False
     written = policy_cost_annotation(pod.metadata.annotations)
     if written is None or written.carrier != carrier:
         return True

@@ -55,7 +55,7 @@ def group_patch(known: PodGroupCost, owner: GroupOwner, policy: str, costs: Mapp
     same = known.spec.costs == costs and known.metadata.annotations.get(POLICY_COST) == policy
     if same and owned and (known.spec.owner.kind, known.spec.owner.name) == (owner.kind, owner.name):
         return None
-    gone = {name: None for name in known.spec.costs if name not in costs}
+    gone = dict.fromkeys(known.spec.costs)
     metadata = {**wanted["metadata"], "resourceVersion": known.metadata.resource_version}
     return {"metadata": metadata, "spec": {**wanted["spec"], "costs": {**gone, **costs}}}
 
@@ -80,8 +80,8 @@ class GroupCosts:
         if known is not None and not is_written_by_policy(known):
             return  # a rival has this name, which the policy's status reports
         if known is not None and (others := known.spec_managers - {FIELD_MANAGER}):
-            name, by = f"{owner.namespace}/{owner.group_name}", ", ".join(sorted(others))
-            log.warning("PodGroupCost %s was changed by %s: it is deleted and written again", name, by)
+            name = f"{owner.namespace}/{owner.group_name}"
+            log.warning("PodGroupCost %s was changed by %s: it is written again", name, ", ".join(sorted(others)))
             await self.revert(known, report, reason="changed")
             return
         patch = None if known is None else group_patch(known, owner, policy, costs)

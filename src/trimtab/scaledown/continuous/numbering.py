@@ -76,7 +76,7 @@ def _kept(candidates: Sequence[_Candidate | None]) -> list[int | None]:
     """The strictly rising run of candidates that is worth most; None for the levels that are not in it."""
     places = {number: at for at, number in enumerate(sorted({each.number for each in candidates if each}), 1)}
     best: list[tuple[int, int]] = [(0, -1)] * (len(places) + 1)  # a Fenwick tree of the worthiest run below a number
-    before: list[int] = [-1] * len(candidates)
+    before: dict[int, int] = {}
     top = (0, -1)
     for at, candidate in enumerate(candidates):
         if candidate is None:

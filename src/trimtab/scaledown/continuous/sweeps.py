@@ -14,6 +14,9 @@ from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts
 from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.continuous.group_costs import GroupCosts
 
+_RATE = 1000
+"""Writes a second: nothing else is running any more."""
+
 
 async def sweep(client: Client, *, includes: Callable[[str], bool] = lambda _: True) -> int:
     """Revert every cost of a policy, in all namespaces or in those included; how many there were.
@@ -21,7 +24,7 @@ async def sweep(client: Client, *, includes: Callable[[str], bool] = lambda _: T
     It reads the cluster alone, needs no running Trimtab, and may be repeated. Raises IncompleteSweep, after all objects
     have been tried.
     """
-    limit = TokenBucket(1000.0, 1000, client.clock)
+    limit = TokenBucket(_RATE, _RATE, client.clock)
     report = CarrierReport()
     pods, groups = AnnotationCosts(client, limit), GroupCosts(client, limit)
     async for page in client.pages(Pod):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -38,6 +39,7 @@ _ANSWER = 0.1
 """Seconds of the budget that are left for answering."""
 BACKGROUND = 5.0
 """Seconds in which costs are written for a request that was admitted already."""
+_NAME_LENGTH = 12
 _NOT_SEEN = "the watch of pods did not show all costs in time; the controller may not have seen them either"
 RESERVE = LAST + _ANSWER
 """Seconds of the budget in which neither a cost is written nor a controller waited for."""
@@ -122,7 +124,7 @@ class PlanDelivery:
 
     def skip(self, checked: CheckedRequest, plans: Sequence[ControllerPlan], outcome: HoldOutcome) -> OpenPlan:
         """Track a request that is admitted without costs, so that its result is checked all the same."""
-        plan = self._open_plan(uuid.uuid4().hex[:12], checked, plans)
+        plan = self._open_plan(_new_name(), checked, plans)
         plan.skipped, plan.relies_until, plan.is_exact = outcome, None, False
         self._tracker.begin(checked.key, plan)
         self._tracker.answer(checked.key, plan, is_complete=False)
@@ -157,7 +159,7 @@ class PlanDelivery:
     def _new_annotation(self, checked: CheckedRequest) -> PlanAnnotation:
         metadata = checked.workload.metadata
         return PlanAnnotation(
-            plan=uuid.uuid4().hex[:12],
+            plan=_new_name(),
             workload=checked.request.workload,
             uid=metadata.uid,
             generation=metadata.generation,
@@ -171,9 +173,10 @@ class PlanDelivery:
         """New annotations for the costs of other processes that the plans rely on."""
         for plan in plans:
             for pod in plan.relied_on:
-                if not self._tracker.tracks(key, plan_annotation(pod.metadata.annotations)):
+                cost = plan_cost(pod)
+                if cost is not None and not self._tracker.tracks(key, plan_annotation(pod.metadata.annotations)):
                     side = Side.VICTIMS if pod.metadata.uid in plan.victims else Side.SURVIVORS
-                    yield _cost_change(annotation, plan, pod, plan_cost(pod) or 0, side)
+                    yield _cost_change(annotation, plan, pod, cost, side)
 
     def _open_plan(self, name: str, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> OpenPlan:
         victims: dict[str, str] = {}
@@ -244,12 +247,12 @@ class PlanDelivery:
 
     async def _is_seen(self, report: WriteReport, budget: TimeBudget) -> bool:
         """Whether our own watch has shown every write in time."""
-        waiting = list(report.versions.items())
+        waiting = deque(report.versions.items())
         pods = self._view.pods
 
         def is_shown() -> bool:
-            while waiting and pods.has_seen(*waiting[-1]):
-                waiting.pop()
+            while waiting and pods.has_seen(*waiting[0]):
+                waiting.popleft()
             return not waiting
 
         try:
@@ -257,6 +260,11 @@ class PlanDelivery:
         except TimeoutError:
             return False
         return True
+
+
+def _new_name() -> str:
+    """A name for a plan that no other one has."""
+    return uuid.uuid4().hex[:_NAME_LENGTH]
 
 
 def _new_costs(annotation: PlanAnnotation, plans: Sequence[ControllerPlan]) -> Iterable[CostChange]:

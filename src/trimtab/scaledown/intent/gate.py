@@ -53,7 +53,6 @@ BY_SUBSETS = EffectivePolicy(ScaleDownPolicySpec(mode="Enforce"), "", "subsets")
 
 def no_tiers(kind: str, namespace: str, name: str, replicas: int) -> None:
     """Without UnitedTopologies, no workload has subsets."""
-    del kind, namespace, name, replicas
 
 
 class Gate:

@@ -39,7 +39,7 @@ class OverdueScaleDowns:
         self._take_over = take_over
         self._after = after
         self.queue: WorkQueue[str] = WorkQueue(clock)
-        self._runner = Runner("overdue scale-downs", self.reconcile, self.queue, workers=1, after=view.required)
+        self._runner = Runner("overdue scale-downs", self.reconcile, self.queue, after=view.required)
         for kind in view.kinds:
             view.cache(kind).subscribe(added=self._changed, updated=lambda _, new: self._changed(new))
 

@@ -250,17 +250,14 @@ class Planner:
 
     def _remaining(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         """The controllers that are still to lose pods for a request that was admitted, resized already or not."""
-        to_resize = self._sizes(workload, size)
-        known = {each.uid for each in to_resize}
-        controllers = self._view.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else [workload]
-        family = [each.metadata.uid for each in controllers]
-        siblings = family if isinstance(workload, ReplicaSetOwner) else self._view.siblings_of(workload)
+        to_resize, sets = self._sizes(workload, size), self._sets(workload)
+        known, siblings = {each.uid for each in to_resize}, tuple(each.metadata.uid for each in sets)
         resized = []
-        for each in controllers:
+        for each in sets:
             metadata, wanted = each.metadata, each.desired_replicas
             active = sum(pod.active for pod in self._view.pods_of(metadata.uid))
             if metadata.uid not in known and active > wanted:
-                resized.append(ControllerSize(metadata.uid, metadata.name, active, wanted, tuple(siblings)))
+                resized.append(ControllerSize(metadata.uid, metadata.name, active, wanted, siblings))
         return (*to_resize, *resized)
 
     async def _plans(
@@ -281,7 +278,7 @@ class Planner:
         """How many pods are to be ranked, those that are ranked again included, and the function that plans them."""
         request, pods = checked.request, {each.uid: self._view.pods_of(each.uid) for each in sizes}
         workload = with_template(workload, self._sets(workload))
-        removals = sum(each.before - each.after for each in sizes) if policy.combination.recompute else 1
+        removals = sum(each.before - each.after for each in sizes if policy.combination.recompute)
         plan = partial(
             replicaset_plans.plan_controller,
             defaults=self._constraints(scheduler_name(workload.spec.template)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from tests.unit.ranking.groups import PAIRED
@@ -10,6 +13,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec, WhenUnranked
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Band, Carrier, Level
+from trimtab.ranking.strategies import Ranks, View
 from trimtab.scaledown.continuous.assessment import (
     Assessment,
     Patience,
@@ -23,6 +27,7 @@ from trimtab.scaledown.continuous.assessment import (
 )
 from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch
 from trimtab.scaledown.sources import Values
+from trimtab.snapshot.columns import IntColumn
 from trimtab.testing.builders import cluster, pod
 
 
@@ -62,6 +67,29 @@ def test_ranks_of_which_only_the_first_holds_are_recomputed() -> None:
     found = assess(made.pods(), (StrategySpec(name="Paired"),), Values(), made.snapshot(), 0, PAIRED)
     assert found.is_complete
     assert found.recompute
+
+
+class Measured:
+    """Ranks pods by a value that is no whole number."""
+
+    recompute = False
+    one_at_a_time = False
+
+    def rank(self, rows: IntColumn, view: View) -> Ranks:
+        """The same for all."""
+        return np.full(len(view.pods(rows)), 2.7)
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [pytest.param("Idle", 3.0, id="sampled"), pytest.param("Other", 2.7, id="by the snapshot alone")],
+)
+def test_ranks_by_samples_are_rounded(name: str, want: float) -> None:
+    """No two samples are the same, and each cost that changes is a write."""
+    made = cluster("a: a1").running("a1")
+    registry: dict[str, Any] = {name: lambda _: Measured()}
+    found = assess(made.pods(), (StrategySpec(name=name),), Values(), made.snapshot(), 0, registry)
+    assert found.ranks == {"default/pod-00": want}
 
 
 def test_a_strategy_that_fails_is_a_fault() -> None:

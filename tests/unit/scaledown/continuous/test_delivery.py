@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, ClassVar
 
 import pytest
+import pytest_asyncio
 
+from tests.unit.kube.fakes import FakeServer, failure
 from tests.unit.scaledown.policy_cluster import POLICIES, PolicyCluster, target, template
-from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, STATED_COST, policy_cost_annotation
+from trimtab.api.annotations import (
+    ALPHA_COST,
+    DELETION_COST,
+    OPT_OUT,
+    POLICY_COST,
+    STATED_COST,
+    policy_cost_annotation,
+)
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
@@ -17,15 +26,22 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
+from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Band, Level
 from trimtab.scaledown.continuous.assessment import Assessment
+from trimtab.scaledown.continuous.delivery import Bands, Continuous, no_bands
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.requests import ScaleDownRequest
-from trimtab.scaledown.metrics import HoldOutcome
-from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, DefaultPolicy, Defaults
-from trimtab.scaledown.policy.groups import Group
+from trimtab.scaledown.metrics import HoldOutcome, Metrics
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults
+from trimtab.scaledown.policy.groups import Group, GroupKey, Groups
+from trimtab.scaledown.sources.targets import sources_for
+from trimtab.scaledown.view import View
+from trimtab.testing.builders import pod
+from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 from trimtab_lab.testing.labs import JSON
 
@@ -652,3 +668,316 @@ async def test_a_workload_that_is_gone_is_forgotten(cluster: PolicyCluster) -> N
     await cluster.look()
     assert (continuous.kept, continuous.results) == (set(), {})
     assert cluster.sample("oldest_ranks_seconds") == 0
+
+
+class Stage:
+    """A controller whose pods state their costs, no lab, and reconciles one at a time."""
+
+    KINDS: ClassVar[dict[str, tuple[str, str]]] = {
+        "ReplicaSet": ("/apis/apps/v1", "replicasets"),
+        "CloneSet": ("/apis/apps.kruise.io/v1alpha1", "clonesets"),
+    }
+
+    def __init__(self, kind: str = "ReplicaSet", bands: Bands = no_bands) -> None:
+        self.clock = VirtualClock()
+        self.server = FakeServer(self.clock)
+        self.view = View(Client(self.server, clock=self.clock))
+        self.metrics = Metrics()
+        self.reconciled: list[GroupKey] = []
+        self.key = GroupKey(kind, "default", "web")
+        client = Client(self.server, clock=self.clock).using(retry=NO_RETRIES)
+        self.continuous = Continuous(
+            *(client, self.view, Groups(self.view, NO_DEFAULTS)),
+            sources_for(client, self.view, lambda: NO_DEFAULTS),
+            bands=bands,
+            metrics=self.metrics,
+            on_reconciled=self.reconciled.append,
+        )
+        self.resize(2)
+        self.watching = asyncio.ensure_future(self.view.run())
+
+    def resize(self, size: int, name: str = "web") -> None:
+        """Store a controller with this size."""
+        root, plural = self.KINDS[self.key.kind]
+        spec = {"replicas": size, "selector": {"matchLabels": {"app": name}}, "template": template(app=name)}
+        self.server.put(root, plural, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+    def pod(self, name: str, stated: str | None = None, owner: str = "web", **annotations: str) -> None:
+        """Store a pod of a controller with what it states, and further annotations."""
+        root, plural = self.KINDS[self.key.kind]
+        reference = {"apiVersion": root.removeprefix("/apis/"), "kind": self.key.kind, "name": owner}
+        tree = pod(name).labels(app=owner).ready().annotations(annotations).tree()
+        if stated is not None:
+            tree["metadata"]["annotations"][STATED_COST] = stated
+        uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.server.objects(plural)}
+        uid = uids.get(owner, "gone")
+        tree["metadata"]["ownerReferences"] = [{**reference, "uid": uid, "controller": True}]
+        self.server.put("/api/v1", "pods", tree)
+
+    def policy(self, **spec: Any) -> None:
+        """Store a policy, for the controller web by default; pods state their costs, by default."""
+        root, _ = self.KINDS[self.key.kind]
+        applies = {} if "selector" in spec else {"targetRef": target("web", self.key.kind, root.removeprefix("/apis/"))}
+        whole = {**applies, **STATED, **spec}
+        tree = {"metadata": {"name": "web", "namespace": "default"}, "spec": whole}
+        self.server.put("/apis/trimtab.dev/v1alpha1", "scaledownpolicies", tree)
+
+    async def reconcile(self, key: GroupKey | None = None) -> float | None:
+        """Reconcile the controller as the caches show it; after how many seconds it is to be reconciled again."""
+        await self.clock.advance(0.1)
+        result = await self.continuous.reconcile(key or self.key)
+        await self.clock.advance(0.1)
+        return result.requeue_after
+
+    def costs(self, annotation: str = DELETION_COST) -> dict[str, str]:
+        """The costs of pods as they are stored."""
+        pods = (tree["metadata"] for tree in self.server.objects("pods"))
+        return {each["name"]: each["annotations"][annotation] for each in pods if annotation in each["annotations"]}
+
+    @property
+    def patches(self) -> int:
+        """How often a pod was written to."""
+        return sum(request.method == "PATCH" for request in self.server.requests)
+
+    def count(self, name: str, **labels: str) -> float:
+        """The value of a metric."""
+        return self.metrics.registry.get_sample_value(f"trimtab_scaledown_{name}", labels) or 0.0
+
+
+@pytest_asyncio.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """A ReplicaSet with two pods, one of which states no cost."""
+    made = Stage()
+    made.pod("a", "1")
+    made.pod("b")
+    yield made
+    await cancel(made.watching)
+
+
+def wait(seconds: int) -> JSON:
+    """A rule that waits so long for missing ranks."""
+    return {"action": "Wait", "timeoutSeconds": seconds}
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        pytest.param(None, None, id="no policy applies"),
+        pytest.param({"mode": "Observe"}, None, id="the policy observes"),
+        pytest.param({"strategies": BALANCE}, 300.0, id="all pods are ranked"),
+        pytest.param({"whenUnranked": wait(60)}, 60.0, id="a rank is waited for"),
+        pytest.param({"whenUnranked": wait(600)}, 300.0, id="a rank is waited for longer than ranks are valid"),
+        pytest.param({"whenUnranked": {"action": "Fallback"}}, 300.0, id="a rank is not waited for"),
+        pytest.param({"strategies": [{"name": "Idle"}], "whenUnranked": wait(60)}, 15.0, id="ranks are sampled"),
+    ],
+)
+async def test_when_a_group_is_reconciled_again_without_an_event(
+    stage: Stage, spec: JSON | None, seconds: float | None
+) -> None:
+    """As time alone may change ranks; a group without costs is not."""
+    if spec is not None:
+        stage.policy(**spec)
+    assert await stage.reconcile() == seconds
+    assert stage.reconciled == [stage.key]
+
+
+async def test_the_time_that_is_left_to_wait_counts_from_the_first_missing_rank(stage: Stage) -> None:
+    """The group is reconciled when it is over."""
+    stage.policy(whenUnranked=wait(60))
+    await stage.reconcile()
+    await stage.clock.advance(40)
+    assert await stage.reconcile() == pytest.approx(20, abs=0.5)
+
+
+async def test_before_policies_have_synced_a_group_is_reconciled_again_soon(stage: Stage) -> None:
+    """Nothing is written or reverted until then."""
+    result = await stage.continuous.reconcile(stage.key)
+    assert (result.requeue_after, stage.reconciled, stage.patches) == (1.0, [], 0)
+
+
+async def test_the_costs_of_a_group_that_is_gone_are_reverted(stage: Stage) -> None:
+    """Those of other groups stay. It is not reconciled again, and those who report on it are told."""
+    stage.resize(1, "api")
+    stage.pod("c", "3", owner="api")
+    stage.policy(selector={}, strategies=BALANCE)
+    gone = GroupKey("ReplicaSet", "default", "api")
+    await stage.reconcile(gone)
+    await stage.reconcile()
+    assert (set(stage.costs()), stage.continuous.kept) == ({"a", "b", "c"}, {stage.key, gone})
+    stage.server.drop("/apis/apps/v1", "replicasets", "default/api")
+    stage.reconciled.clear()
+    assert await stage.reconcile(gone) is None
+    assert (set(stage.costs()), stage.reconciled) == ({"a", "b"}, [gone])
+    assert (stage.continuous.kept, set(stage.continuous.results)) == ({stage.key}, {stage.key})
+    assert stage.count("costs_reverted_total", reason="orphan") == 1
+
+
+async def test_the_oldest_ranks_of_all_groups_are_reported(stage: Stage) -> None:
+    """A group without costs has none."""
+    stage.resize(1, "api")
+    stage.pod("c", "3", owner="api")
+    stage.policy(selector={}, strategies=BALANCE)
+    assert stage.count("oldest_ranks_seconds") == 0
+    await stage.reconcile()
+    await stage.clock.advance(30)
+    await stage.reconcile(GroupKey("ReplicaSet", "default", "api"))
+    assert stage.count("oldest_ranks_seconds") == pytest.approx(30, abs=1)
+    stage.policy(selector={}, mode="Observe")
+    await stage.reconcile()
+    assert stage.count("oldest_ranks_seconds") == pytest.approx(0, abs=1)
+    stage.continuous.forget()
+    await stage.clock.advance(30)
+    assert stage.count("oldest_ranks_seconds") == 0
+
+
+@pytest.mark.parametrize("carrier", ["Annotation", "AlphaAnnotation"])
+async def test_a_group_that_has_its_costs_is_not_written_to(stage: Stage, carrier: str) -> None:
+    """Each pod is written to once."""
+    stage.policy(strategies=BALANCE, carrier=carrier)
+    for _ in range(2):
+        await stage.reconcile()
+    assert stage.patches == 2
+
+
+async def test_a_pod_without_a_rank_loses_its_cost_where_the_controller_waits(stage: Stage) -> None:
+    """It sees by that which pods are ranked; those of the others stay."""
+    stage.pod("b", "2")
+    stage.policy(carrier="AlphaAnnotation")
+    await stage.reconcile()
+    written = stage.costs(ALPHA_COST)
+    assert set(written) == {"a", "b"}
+    (tree,) = [tree for tree in stage.server.objects("pods") if tree["metadata"]["name"] == "b"]
+    del tree["metadata"]["annotations"][STATED_COST]
+    stage.pod("b", **tree["metadata"]["annotations"])
+    await stage.reconcile()
+    assert stage.costs(ALPHA_COST) == {"a": written["a"]}
+
+
+async def complete(stage: Stage, **spec: Any) -> None:
+    """Let both pods have costs of the policy, before one of them states none any more."""
+    stage.policy(**spec)
+    stage.pod("b", "2")
+    await stage.reconcile()
+    stored = {tree["metadata"]["name"]: tree["metadata"]["annotations"] for tree in stage.server.objects("pods")}
+    assert {DELETION_COST, POLICY_COST} <= stored["a"].keys() & stored["b"].keys()
+    del stored["b"][STATED_COST]
+    stage.pod("b", **stored["b"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        pytest.param("ReplicaSet", {"a", "b"}, id="the costs of all pods stay"),
+        pytest.param("CloneSet", {"a"}, id="a CloneSet sees which pods have no rank"),
+    ],
+)
+async def test_costs_while_a_rank_is_waited_for(kind: str, left: set[str]) -> None:
+    """Until then the group has not fallen back."""
+    stage = Stage(kind)
+    stage.pod("a", "1")
+    await complete(stage, whenUnranked=wait(60))
+    await stage.reconcile()
+    assert set(stage.costs()) == left
+    assert (stage.continuous.results[stage.key].fallback, stage.count("fallbacks_total", reason="unranked")) == (
+        False,
+        0,
+    )
+    await cancel(stage.watching)
+
+
+async def test_a_fallback_reverts_all_costs_and_is_counted_once(stage: Stage) -> None:
+    """It lasts until every pod has a rank again."""
+    await complete(stage, whenUnranked={"action": "Fallback"})
+    for _ in range(2):
+        await stage.reconcile()
+        assert (stage.costs(), stage.continuous.results[stage.key].fallback) == ({}, True)
+    assert stage.count("fallbacks_total", reason="unranked") == 1
+    assert stage.count("costs_reverted_total", reason="unranked") == 2
+    stage.pod("b", "2")
+    await stage.reconcile()
+    assert (set(stage.costs()), stage.continuous.results[stage.key].fallback) == ({"a", "b"}, False)
+
+
+@pytest.mark.parametrize("stated", [pytest.param("2", id="complete"), pytest.param(None, id="while a rank is missing")])
+async def test_a_cost_of_another_carrier_is_reverted(stage: Stage, stated: str | None) -> None:
+    """Whether all pods have ranks or not: it was written before the policy's carrier changed."""
+    stage.policy(carrier="AlphaAnnotation", whenUnranked=wait(60))
+    await stage.reconcile()
+    assert (stage.costs(ALPHA_COST), stage.costs()) == ({"a": "-1"}, {})
+    stage.policy(carrier="Annotation", whenUnranked=wait(60))
+    stage.pod("b", stated)
+    await stage.reconcile()
+    assert (stage.costs(ALPHA_COST), set(stage.costs())) == ({}, {"a", "b"} if stated else set())
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param({}, id="a cost of the policy"),
+        pytest.param({POLICY_COST: "{"}, id="an annotation that cannot be read"),
+    ],
+)
+async def test_annotations_are_reverted_where_one_object_has_all_costs(stage: Stage, written: dict[str, str]) -> None:
+    """The policy's carrier was another one before, or somebody has damaged the annotation; and the object in turn."""
+    stage.policy(carrier="Annotation")
+    stage.pod("b", "2")
+    await stage.reconcile()
+    assert set(stage.costs(POLICY_COST)) == {"a", "b"}
+    stage.pod("b", "2", **written)
+    stage.policy(carrier="PodGroupCost")
+    await stage.reconcile()
+    assert (stage.costs(POLICY_COST), stage.costs()) == ({}, {})
+    (objects,) = stage.server.objects("podgroupcosts")
+    assert objects["spec"]["costs"] == {"a": -1, "b": -2}
+    stage.policy(carrier="Annotation")
+    await stage.reconcile()
+    assert (set(stage.costs(POLICY_COST)), stage.server.objects("podgroupcosts")) == ({"a", "b"}, [])
+
+
+async def test_a_write_that_fails_is_raised_and_recorded(stage: Stage) -> None:
+    """So that the group is reconciled again, and the status says why."""
+    stage.policy(strategies=BALANCE)
+    await stage.clock.advance(0.1)
+    stage.server.intercept = lambda request: failure(403, "Forbidden", "no") if request.method == "PATCH" else None
+    with pytest.raises(RuntimeError, match="2 costs could not be written; default/a: "):
+        await stage.continuous.reconcile(stage.key)
+    assert stage.continuous.results[stage.key].error.startswith("default/a: ")
+    assert (stage.continuous.kept, stage.reconciled) == ({stage.key}, [stage.key])
+    stage.server.intercept = None
+    await stage.reconcile()
+    assert (stage.continuous.results[stage.key].error, set(stage.costs())) == ("", {"a", "b"})
+
+
+async def test_a_group_without_a_policy_is_not_kept(stage: Stage) -> None:
+    """Nor are the pods ranked; with one, costs of other writers are recorded."""
+    stage.pod("b", "2", **{DELETION_COST: "7"})
+    stage.policy()
+    await stage.reconcile()
+    assert (stage.continuous.kept, stage.continuous.results[stage.key].foreign) == ({stage.key}, ["default/b"])
+    assert stage.costs() == {"a": "1", "b": "7"}
+    stage.server.drop("/apis/trimtab.dev/v1alpha1", "scaledownpolicies", "default/web")
+    await stage.reconcile()
+    assert (stage.continuous.kept, stage.continuous.results[stage.key].foreign) == (set(), [])
+    assert (stage.costs(), stage.count("costs_reverted_total", reason="policy")) == ({"b": "7"}, 1)
+
+
+async def test_missing_ranks_are_waited_for_anew_by_another_workload_of_the_same_name(stage: Stage) -> None:
+    """The time that an earlier one has waited does not count."""
+    stage.policy(whenUnranked=wait(60))
+    await stage.reconcile()
+    await stage.clock.advance(40)
+    stage.server.drop("/apis/apps/v1", "replicasets", "default/web")
+    assert await stage.reconcile() is None
+    stage.resize(2)
+    stage.pod("c")
+    assert await stage.reconcile() == 60
+
+
+async def test_without_a_policy_no_pod_is_ranked_and_none_is_missing(stage: Stage) -> None:
+    """Nor is anything wrong with the sources of values."""
+    await stage.reconcile()
+    group = Groups(stage.view, NO_DEFAULTS).get(stage.key)
+    assert group is not None
+    pods = list(stage.view.pods.store)
+    assert stage.continuous.assess(group, pods) == Assessment()
+    assert stage.continuous.problem(group, pods) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -66,13 +67,13 @@ def test_a_patch_changes_what_differs(known: PodGroupCost, costs: JSON, changed:
 class Writing:
     """A server, and the writer of PodGroupCosts."""
 
-    def __init__(self) -> None:
-        clock = VirtualClock()
+    def __init__(self, burst: int = 1000) -> None:
+        self.clock = clock = VirtualClock()
         self.server = FakeServer(clock)
         self.metrics = Metrics()
         self.report = CarrierReport()
         client = Client(self.server, clock=clock).using(retry=NO_RETRIES)
-        self.costs = GroupCosts(client, TokenBucket(1000, 1000, clock), metrics=self.metrics)
+        self.costs = GroupCosts(client, TokenBucket(burst, burst, clock), metrics=self.metrics)
 
     def put(self, tree: JSON) -> PodGroupCost:
         """Store a PodGroupCost; as it is cached then."""
@@ -171,3 +172,20 @@ async def test_an_object_that_is_gone_is_no_revert(writing: Writing) -> None:
     assert (writing.found, writing.report.reverted, writing.count("costs_reverted", reason="policy")) == ([], 1, 1)
     await writing.costs.revert(known, writing.report, reason="policy")
     assert (writing.report.reverted, writing.report.failed) == (1, {})
+
+
+async def test_writes_and_deletions_do_not_exceed_the_limit() -> None:
+    """One a second: each waits for its turn."""
+    writing = Writing(burst=1)
+    await writing.write(None)
+    known = codec.convert(writing.server.objects("podgroupcosts")[0], PodGroupCost)
+    for method, work in (
+        ("PATCH", writing.write(known, {"web-1-a": 7})),
+        ("DELETE", writing.costs.revert(known, writing.report, reason="policy")),
+    ):
+        task = asyncio.ensure_future(work)
+        await writing.clock.advance(0.8)
+        assert method not in writing.writes
+        await writing.clock.advance(0.3)
+        await task
+        assert writing.writes[-1] == method

@@ -159,6 +159,7 @@ def _by_plurality(ranks: list[float], held: list[int | None]) -> list[int | None
         pytest.param([1.1, 1.2], [None, -LIMIT], [0, 16], id="no room below the lowest"),
         pytest.param([1.1, 1.2], [LIMIT - 1, None], [LIMIT - 1, LIMIT], id="room for one above"),
         pytest.param([1.1, 1.2], [None, 1 - LIMIT], [-LIMIT, 1 - LIMIT], id="room for one below"),
+        pytest.param([1, 2], [-LIMIT, LIMIT], [-LIMIT, LIMIT], id="the highest and the lowest number are kept"),
         pytest.param([1.1, 1.2], [LIMIT + 1, None], [0, 16], id="a number out of range is none"),
         pytest.param([1.1, 1.2], [-LIMIT - 1, 1], [0, 1], id="nor is one on the other side"),
         pytest.param([0, LIMIT], [None, None], [0, LIMIT], id="the largest rank that is a number"),

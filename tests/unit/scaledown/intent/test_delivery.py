@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,9 +11,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.fakes import FakeServer, failure
 from trimtab.api import codec
-from trimtab.api.annotations import PlanAnnotation, plan_annotation
+from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation, plan_annotation
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
@@ -33,12 +33,13 @@ from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.open_plans import OpenPlan, Resize
 from trimtab.scaledown.results.plan_tracker import PlanTracker
 from trimtab.scaledown.view import View
-from trimtab.testing.builders import node, pod
+from trimtab.testing.builders import PodBuilder, node, pod
 from trimtab.testing.clocks import VirtualClock
 
 T = TypeVar("T")
 JSON = dict[str, Any]
 KEY = "default/ReplicaSet/web"
+MILLISECOND = SECOND // 1000
 PLACES = "aaaaaabbbbcc"
 """The zones of twelve pods."""
 
@@ -76,6 +77,7 @@ class Stage:
             tree["metadata"]["ownerReferences"] = [owner]
             self.server.put("/api/v1", "pods", tree)
         self.first, self.second = (Process(self.view, self.client, rates) for _ in range(2))
+        self.watching: asyncio.Future[None]
         self.planner = Planner(self.view, self.clock, constraints=lambda _: (Constraint(ZONE),))
 
     def _stored(self) -> ReplicaSet:
@@ -123,10 +125,10 @@ async def stage() -> AsyncIterator[Stage]:
 
 async def started(made: Stage) -> AsyncIterator[Stage]:
     """The same, while its caches are kept current."""
-    running = asyncio.create_task(made.view.run())
+    made.watching = asyncio.create_task(made.view.run())
     await made.clock.advance(1)
     yield made
-    await cancel(running)
+    await cancel(made.watching)
 
 
 def only(plan: OpenPlan | None) -> OpenPlan:
@@ -139,6 +141,7 @@ async def test_a_delivered_plan_is_written_settled_and_tracked(stage: Stage) -> 
     """Everything that evaluating and reverting it needs is in the plan, and on the pods."""
     checked = stage.checked()
     plans = await stage.plans(checked)
+    planned = stage.clock.now()
     result, took = await stage.held(stage.first.delivery.deliver(checked, plans))
     plan, marks = only(stage.first.tracker.open_plan(KEY)), stage.annotated()
     assert (result.outcome, result.plan is plan, result.costs_written) == (HoldOutcome.PLANNED, True, len(marks))
@@ -147,6 +150,8 @@ async def test_a_delivered_plan_is_written_settled_and_tracked(stage: Stage) -> 
     assert set(marks) == plan.with_costs
     assert {mark.plan for mark in marks.values()} == {plan.plan}
     assert {(mark.share, mark.was, mark.to, mark.generation) for mark in marks.values()} == {(6, 12, 6, 3)}
+    assert {mark.at for mark in marks.values()} == {planned // MILLISECOND}
+    assert {mark.side for mark in marks.values()} == {each.delivery.side.value for each in plans if each.delivery}
     assert plan.resizes == {stage.uid: Resize(12, 6)}
     assert set(plan.victims) | plan.survivors == stage.uids()
     assert (len(plan.victims), len(plan.survivors)) == (6, 6)
@@ -209,6 +214,64 @@ async def test_costs_beyond_the_limit_of_writes_are_counted_as_late() -> None:
         assert not only(result.plan).is_complete
 
 
+async def test_a_request_whose_costs_our_own_watch_does_not_show_is_answered_within_its_budget(stage: Stage) -> None:
+    """A tenth of a second is left for the answer, and nothing is settled: the controller may not have seen them."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    await cancel(stage.watching)
+    result, took = await stage.held(stage.first.delivery.deliver(checked, plans))
+    assert (result.outcome, only(result.plan).is_complete) == (HoldOutcome.PARTIAL, False)
+    assert took == pytest.approx(1.9, abs=0.02)
+    assert result.costs_written == len(stage.annotated()) > 0
+    assert result.warnings[-1] == result.error != ""
+
+
+async def test_costs_that_hang_leave_time_to_settle_and_to_answer(stage: Stage) -> None:
+    """Of two seconds: the last cost is started at 1.5, and given a tenth; then those that were written settle."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    stage.server.bad.latency = 1e6
+    result, took = await stage.held(stage.first.delivery.deliver(checked, plans))
+    assert (result.outcome, result.costs_written) == (HoldOutcome.PARTIAL, 0)
+    assert took == pytest.approx(1.9, abs=0.02)
+
+
+async def test_the_first_of_several_errors_is_reported(stage: Stage) -> None:
+    """For the status of the policy; the warning has the number of all."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    count = sum(len(plan.changes) for plan in plans)
+    stage.server.intercept = lambda _: failure(403, "Forbidden", "you may not")
+    result, _ = await stage.held(stage.first.delivery.deliver(checked, plans))
+    assert f"0 of {count} costs were written ({count} failed)" in result.warnings[-1]
+    assert (count > 1, result.error.count("you may not"), "you may not" in result.warnings[-1]) == (True, 1, False)
+
+
+@pytest.mark.parametrize("is_held", [pytest.param(True, id="held"), pytest.param(False, id="admitted before")])
+async def test_a_plan_whose_delivery_breaks_off_is_answered_and_incomplete(stage: Stage, is_held: bool) -> None:
+    """Its request is admitted all the same, and what was written is to be reverted in the end."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    delivery = stage.first.delivery
+    stage.server.intercept = lambda _: RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        await (delivery.deliver(checked, plans) if is_held else delivery.extend(checked, plans))
+    plan = only(stage.first.tracker.open_plan(KEY))
+    assert (plan.is_complete, plan.answered) == (False, stage.clock.monotonic())
+
+
+async def test_a_pod_whose_cost_may_not_decide_is_not_counted_as_one_that_has_to_follow_it(stage: Stage) -> None:
+    """A starting pod may be deleted although its cost would keep it: that is no miss."""
+    checked = stage.checked()
+    (plan,) = await stage.plans(checked)
+    assert plan.delivery is not None
+    starting, _ = plan.changes[0]
+    hedged = replace(plan, delivery=replace(plan.delivery, hedges=frozenset({starting.key})))
+    result, _ = await stage.held(stage.first.delivery.deliver(checked, [hedged]))
+    assert starting.metadata.uid in stage.annotated()
+    assert only(result.plan).with_costs == set(stage.annotated()) - {starting.metadata.uid}
+
+
 async def test_a_pod_that_is_gone_when_its_plan_is_delivered_has_no_cost(stage: Stage) -> None:
     """Plans are made in another thread: meanwhile a pod may be deleted."""
     checked = stage.checked()
@@ -242,6 +305,43 @@ async def test_a_repeat_is_recognized_while_nothing_has_changed(stage: Stage) ->
     metadata = msgspec.structs.replace(stage.workload.metadata, generation=4)
     changed = msgspec.structs.replace(stage.workload, metadata=metadata)
     assert not stage.first.delivery.is_repeat(replace(stage.checked(), workload=changed))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda built: built.terminating(), id="terminating"),
+        pytest.param(lambda built: built.cost(99), id="with a cost of another writer"),
+    ],
+)
+async def test_a_request_is_no_repeat_where_all_annotated_pods_are(
+    stage: Stage, change: Callable[[PodBuilder], PodBuilder]
+) -> None:
+    """Its costs do not count any more: it is planned again."""
+    checked = stage.checked()
+    await stage.held(stage.first.delivery.deliver(checked, await stage.plans(checked)))
+    for tree in stage.server.objects("pods"):
+        if tree["metadata"]["uid"] in stage.annotated():
+            stage.server.put("/api/v1", "pods", change(PodBuilder(tree)).tree())
+    await stage.clock.advance(0.1)
+    assert stage.annotated()
+    assert not stage.first.delivery.is_repeat(stage.checked())
+
+
+async def test_a_repeat_renews_a_plan_of_which_another_process_has_adopted_a_cost(stage: Stage) -> None:
+    """The others are its own: no further plan is made."""
+    checked = stage.checked()
+    await stage.held(stage.first.delivery.deliver(checked, await stage.plans(checked)))
+    plan, (uid, *others) = only(stage.first.tracker.open_plan(KEY)), sorted(stage.annotated())
+    assert others
+    (tree,) = [tree for tree in stage.server.objects("pods") if tree["metadata"]["uid"] == uid]
+    adopted = msgspec.structs.replace(stage.annotated()[uid], plan="adopted")
+    tree = PodBuilder(tree).annotations({SCALE_PLAN: codec.encode(adopted).decode()}).tree()
+    stage.server.put("/api/v1", "pods", tree)
+    await stage.clock.advance(0.1)
+    await stage.held(stage.first.delivery.renew(stage.checked()))
+    assert stage.first.tracker.open_plan(KEY) is plan
+    assert stage.annotated()[uid].plan == "adopted"
 
 
 async def test_a_repeat_renews_the_plan_of_its_own_process(stage: Stage) -> None:
@@ -290,6 +390,20 @@ async def test_costs_that_a_further_plan_relies_on_are_adopted_from_another_proc
     assert {uid: after[uid].side for uid in relied_on} == sides
 
 
+async def test_costs_of_the_own_process_that_a_further_plan_relies_on_are_not_written_again(stage: Stage) -> None:
+    """The further plan supersedes the one that wrote them."""
+    checked = stage.checked()
+    await stage.held(stage.first.delivery.deliver(checked, await stage.plans(checked)))
+    before, further = stage.annotated(), stage.checked(4)
+    plans = await stage.plans(further)
+    relied_on = {each.metadata.uid for plan in plans for each in plan.relied_on}
+    assert relied_on
+    plan, _ = await stage.held(stage.first.delivery.extend(further, plans))
+    after = stage.annotated()
+    assert {uid: after[uid] for uid in relied_on} == {uid: before[uid] for uid in relied_on}
+    assert all(plan.covers(after[uid]) for uid in relied_on)
+
+
 async def test_a_plan_that_is_made_again_keeps_its_decision_and_its_moment(stage: Stage) -> None:
     """Its request was answered before; one without a predecessor is answered now."""
     checked = stage.checked()
@@ -300,3 +414,17 @@ async def test_a_plan_that_is_made_again_keeps_its_decision_and_its_moment(stage
     again, _ = await stage.held(stage.first.delivery.extend(checked, plans, first))
     assert (again.decision, again.answered) == ("d1", 17)
     assert again.covers(msgspec.structs.replace(next(iter(stage.annotated().values())), plan=first.plan))
+
+
+async def test_a_plan_that_is_made_again_is_answered_while_its_costs_are_written(stage: Stage) -> None:
+    """The controller may act at any time: its tracker evaluates it meanwhile."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    first = stage.first.delivery.skip(checked, plans, HoldOutcome.LATE)
+    first.answered = 17
+    stage.server.bad.latency = 1e6
+    writing = asyncio.ensure_future(stage.first.delivery.extend(checked, plans, first))
+    await stage.clock.advance(0.1)
+    plan = only(stage.first.tracker.open_plan(KEY))
+    assert (writing.done(), plan is first, plan.answered) == (False, False, 17)
+    await cancel(writing)

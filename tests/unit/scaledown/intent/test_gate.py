@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,15 @@ import pytest_asyncio
 
 from tests.unit.scaledown.policy_cluster import POLICIES
 from tests.unit.scaledown.scale_cluster import ScaleCluster
+from trimtab.api.apps import Deployment
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.scaledown.intent.gate import Gate
 from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
-from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS
+from trimtab_lab.testing.labs import deployment
 
 RATES = Rates(writes=0.001, writes_burst=100, each=0.001, each_burst=3, observations=0.001, observations_burst=1)
 
@@ -48,11 +51,13 @@ class Checking:
         await self.cluster.clock.sleep(self.takes)
         return 7
 
-    async def check(self, after: int, seconds: float = 2.0) -> tuple[CheckedRequest | HoldResult, float]:
+    async def check(
+        self, after: int, seconds: float = 2.0, **changes: Any
+    ) -> tuple[CheckedRequest | HoldResult, float]:
         """What becomes of a request, and how long that took."""
         clock = self.cluster.clock
         budget = TimeBudget(clock, clock.monotonic(), seconds)
-        return await self.cluster.held(self.gate.check(await self.cluster.request(after), budget))
+        return await self.cluster.held(self.gate.check(await self.cluster.request(after, **changes), budget))
 
 
 @pytest.mark.parametrize(
@@ -154,6 +159,14 @@ async def test_a_workload_that_is_not_planned_has_no_policy_for_reports(cluster:
     assert gate.policy_for(owned) is None, "its Deployment resizes it"
     await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
     assert gate.policy_for(workload) is None, "its costs are kept current in another way"
+    await cluster.user.delete(POLICIES, "web", namespace="default")
+    await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
+    assert gate.policy_for(workload) is None, "another workload selects its pods"
+    await cluster.user.delete(Deployment, "other", namespace="default")
+    await cluster.settle()
+    assert gate.policy_for(workload) is not None
+    gate.configure(NO_DEFAULTS)
+    assert gate.policy_for(workload) is None, "no policy applies"
 
 
 async def test_nothing_is_planned_where_no_pod_stays(cluster: ScaleCluster) -> None:
@@ -161,3 +174,22 @@ async def test_nothing_is_planned_where_no_pod_stays(cluster: ScaleCluster) -> N
     found, _ = await Checking(cluster).check(0)
     assert isinstance(found, HoldResult)
     assert found.outcome is HoldOutcome.AS_STOCK
+
+
+async def test_requests_that_are_not_planned_say_why(cluster: ScaleCluster) -> None:
+    """By a result, which is final, or as skipped, where a policy applies."""
+    checking = Checking(cluster)
+    forged: list[dict[str, Any]] = [{"uid": "another"}, {"uid": ""}, {"resource_version": "1"}, {"before": 9}]
+    seen = [(await checking.check(4, 2.0, **changes))[0] for changes in forged]
+    seen.append((await checking.check(6))[0])
+    for defaults in (replace(LEVEL_EVERYONE, exempt=frozenset({"default"})), NO_DEFAULTS):
+        checking.gate.configure(defaults)
+        seen.append((await checking.check(4))[0])
+    await policy(cluster, delivery="Continuous", carrier="PodGroupCost")
+    seen.append((await checking.check(4))[0])
+    stale, none, other = HoldOutcome.STALE, HoldOutcome.NO_POLICY, HoldOutcome.OTHER_DELIVERY
+    assert [each.outcome for each in seen if isinstance(each, HoldResult)] == [stale] * 5 + [none, none, other]
+    await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
+    found, _ = await checking.check(4)
+    assert isinstance(found, CheckedRequest)
+    assert (found.skip, len(found.skip_warnings)) == (HoldOutcome.CONFLICT, 1)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.unit.kube.fakes import FakeServer, failure
+from tests.unit.scaledown.executors import InlineExecutor
 from tests.unit.scaledown.policy_cluster import POLICIES, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api import codec
@@ -20,16 +22,24 @@ from trimtab.api.configuration import RESERVED_MILLISECONDS
 from trimtab.api.core import ReplicationController
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Forbidden
+from trimtab.scaledown.intent import holder as module
 from trimtab.scaledown.intent import planner
 from trimtab.scaledown.intent.delivery import RESERVE
+from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
-from trimtab.scaledown.metrics import HoldOutcome, MissCause
-from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
+from trimtab.scaledown.intent.requests import ScaleDownRequest
+from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults
+from trimtab.scaledown.view import View
+from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.testing.labs import deployment
+
+OBSERVED = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(mode="Observe")),))
 
 
 @pytest_asyncio.fixture
@@ -75,6 +85,26 @@ async def test_what_a_held_request_needs_does_not_wait_in_line(cluster: ScaleClu
     reads = [each for each in cluster.product.requests if each.path.endswith("/deployments/web")]
     assert (len(reads), len(cluster.writes())) == (1, 3)
     assert all(each.urgent for each in (*reads, *cluster.writes()))
+
+
+@pytest.mark.parametrize(
+    ("broken", "outcome"),
+    [
+        pytest.param(False, HoldOutcome.STALE, id="another object of that name"),
+        pytest.param(True, HoldOutcome.FAILED, id="a read that fails"),
+    ],
+)
+async def test_a_request_is_verified_by_one_urgent_read(broken: bool, outcome: HoldOutcome) -> None:
+    """It waits for no other request, and is not repeated: the user waits meanwhile."""
+    server = FakeServer(VirtualClock())
+    server.put("/apis/apps/v1", "replicasets", {"metadata": {"name": "web", "namespace": "default"}})
+    server.intercept = lambda _: failure(500, "InternalError") if broken else None
+    client = Client(server, clock=server.clock)
+    made = ScaleDownHolder(client, View(client))
+    held = await made.hold(ScaleDownRequest("ReplicaSet", "default", "web", "another", 4, 2))
+    assert held.outcome is outcome
+    assert [(each.method, each.urgent) for each in server.requests] == [("GET", True)]
+    assert made.metrics.registry.get_sample_value("trimtab_scaledown_requests_held") == 0
 
 
 async def test_the_replicaset_that_its_deployment_resizes_is_admitted_at_once(cluster: ScaleCluster) -> None:
@@ -161,6 +191,22 @@ async def test_a_repeat_is_answered_at_once(cluster: ScaleCluster) -> None:
     assert len(cluster.writes()) == written
 
 
+async def test_warnings_for_repeats_are_remembered_of_the_last_requests(
+    cluster: ScaleCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeat of an earlier one is recognized by the annotations, and answered without them."""
+    monkeypatch.setattr(module, "_REMEMBERED", 1)
+    cluster.place_on("a-0", "a-1", "a-2", "b-0")
+    await cluster.deploy(4, name="api", labels={"app": "api"})
+    requests = [await cluster.request(9), await cluster.request(2, name="api")]
+    first, second, again, earlier = [
+        (await cluster.held(cluster.holder.hold(request)))[0] for request in (*requests, *reversed(requests))
+    ]
+    assert (first.outcome, second.outcome) == (HoldOutcome.PLANNED, HoldOutcome.PLANNED)
+    assert (again.outcome, earlier.outcome) == (HoldOutcome.REPEATED, HoldOutcome.REPEATED)
+    assert (again.warnings, earlier.warnings) == (second.warnings, ())
+
+
 async def test_a_repeat_that_comes_while_the_first_is_held_waits_for_it(cluster: ScaleCluster) -> None:
     """Answered earlier, it would let the controller loose before it has seen the costs."""
     asked = await cluster.request(9)
@@ -168,6 +214,40 @@ async def test_a_repeat_that_comes_while_the_first_is_held_waits_for_it(cluster:
     (first, second), took = await cluster.held(both)
     assert (first.outcome, second.outcome) == (HoldOutcome.PLANNED, HoldOutcome.REPEATED)
     assert 0.3 <= took < 0.5
+
+
+async def test_a_request_waits_for_another_one_for_half_of_its_budget(cluster: ScaleCluster) -> None:
+    """Then it is admitted without a plan: there would be no time to write costs."""
+    cluster.product.hangs = lambda request: request.method == "PATCH"
+    first = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.settle()
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(8)))
+    assert (held.outcome, first.done()) == (HoldOutcome.BUSY, False)
+    assert took == pytest.approx(1.0, abs=0.03)
+    assert cluster.count("requests_held") == 1
+    await cancel(first)
+
+
+async def test_a_request_that_is_not_served_leaves_an_open_plan_alone(cluster: ScaleCluster) -> None:
+    """Its result is checked by that plan."""
+    request = await cluster.request(9)
+    await cluster.held(cluster.holder.hold(request))
+    plan = cluster.holder.tracker.open_plan(request.key)
+    cluster.holder.report_skipped(request, HoldOutcome.LATE)
+    await cluster.settle()
+    assert plan is not None
+    assert cluster.holder.tracker.open_plan(request.key) is plan
+
+
+async def test_costs_in_a_namespace_that_is_included_again_are_evaluated_again(cluster: ScaleCluster) -> None:
+    """While another Trimtab is responsible for it, they are left alone."""
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    cluster.holder.configure(replace(LEVEL_EVERYONE, only=frozenset({"elsewhere"})))
+    await cluster.advance(60)
+    assert await cluster.costs() == [-12, -11, -10]
+    cluster.holder.configure(LEVEL_EVERYONE)
+    await cluster.advance(1)
+    assert await cluster.costs() == []
 
 
 async def test_another_process_recognizes_a_repeat_by_the_annotations(cluster: ScaleCluster) -> None:
@@ -362,11 +442,31 @@ async def test_a_repeat_is_not_held_again_where_the_annotated_pods_are_gone(clus
     for pod in await cluster.pods():
         if SCALE_PLAN in pod.metadata.annotations:
             await cluster.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)
-    await cluster.settle()
+    await cluster.advance(8)
     result, again = await cluster.held(cluster.holder.hold(request))
     assert result.outcome is HoldOutcome.REPEATED
     assert again < 0.1
     assert result.warnings
+    await cluster.advance(5)
+    assert cluster.holder.tracker.is_open(request.key), "the patience counts from the repeat"
+    await cluster.advance(10)
+    assert not cluster.holder.tracker.is_open(request.key)
+
+
+async def test_a_repeat_writes_further_costs_where_annotated_pods_were_replaced(cluster: ScaleCluster) -> None:
+    """Without holding the request again: they are written while the controller has not acted."""
+    request = await cluster.request(9)
+    await cluster.held(cluster.holder.hold(request))
+    cluster.place_on("a-0", "b-0", "c-0")
+    for pod in await cluster.pods():
+        if SCALE_PLAN in pod.metadata.annotations:
+            await cluster.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)
+    await cluster.settle()
+    await cluster.run_pods()
+    assert (len(await cluster.pods()), await cluster.costs()) == (12, [])
+    result, took = await cluster.held(cluster.holder.hold(request))
+    assert (result.outcome, took < 0.1) == (HoldOutcome.REPEATED, True)
+    assert await cluster.costs() != []
 
 
 async def test_an_opt_out_is_looked_up_on_the_workload(cluster: ScaleCluster) -> None:
@@ -394,6 +494,7 @@ async def test_a_dry_run_never_acts(cluster: ScaleCluster) -> None:
         pytest.param({"name": "nobody"}, id="a workload that is not there"),
         pytest.param({"kind": "StatefulSet"}, id="a kind that nobody plans"),
         pytest.param({"after": -1}, id="a size that nothing can have"),
+        pytest.param({"after": 12}, id="the size that it has"),
     ],
 )
 async def test_reviews_are_checked_against_an_uncached_read(cluster: ScaleCluster, changes: Any) -> None:
@@ -517,6 +618,24 @@ async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None
     assert cluster.count("misses_total", cause="lag") > 0
     assert cluster.holder.settle_time.seconds == pytest.approx(0.45)
     assert cluster.count("settle_seconds") == pytest.approx(0.45)
+
+
+@pytest.mark.parametrize(
+    ("budget", "longest"),
+    [
+        pytest.param(1.0, 0.4, id="half of the budget, less what is reserved"),
+        pytest.param(8.0, 1.2, id="as long as is configured"),
+    ],
+)
+def test_the_settle_time_grows_up_to_a_limit(budget: float, longest: float) -> None:
+    """However often a controller has not seen costs in time; a metric shows it."""
+    client = Client(FakeServer(VirtualClock()))
+    metrics, settings = Metrics(), HoldSettings(budget=budget, longest_settle=1.2)
+    made = ScaleDownHolder(client, View(client), settings=settings, metrics=metrics)
+    for _ in range(9):
+        made.settle_time.record_miss()
+    assert made.settle_time.seconds == pytest.approx(longest)
+    assert metrics.registry.get_sample_value("trimtab_scaledown_settle_seconds") == pytest.approx(longest)
 
 
 async def test_the_settle_time_always_leaves_time_to_write() -> None:
@@ -703,18 +822,33 @@ async def test_a_request_that_shrinks_no_replicaset_during_a_rollout_is_reported
     cluster: ScaleCluster, strategy: JSON, size: int
 ) -> None:
     """The rollout deletes pods until the size is reached, and decides which."""
-    await cluster.patch(
-        Deployment, "web", {"spec": {"template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}}
-    )
-    await cluster.patch(Deployment, "web", {"spec": {"paused": True}})
-    await cluster.run_pods()
-    await cluster.stop()
-    await cluster.patch(Deployment, "web", {"spec": {"strategy": strategy}})
+    await pause_in_rollout(cluster, strategy)
     await cluster.held(cluster.user.resize(Deployment, "web", size, namespace="default"))
     assert outcomes(cluster) == {"rollout": 1}
     (warning,) = [text for answer in cluster.answers for text in answer]
     assert "pods are of several revisions" in warning
     assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
+
+
+async def test_an_observed_request_that_a_rollout_decides_is_recorded(cluster: ScaleCluster) -> None:
+    """Its user is not warned: nothing would have been written."""
+    await pause_in_rollout(cluster, {"type": "Recreate", "rollingUpdate": None})
+    cluster.holder.configure(OBSERVED)
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    assert outcomes(cluster) == {"observed": 1}
+    assert not any(cluster.answers)
+    assert [each.outcome for each in cluster.holder.history.records()] == [HoldOutcome.ROLLOUT]
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
+
+
+async def pause_in_rollout(cluster: ScaleCluster, strategy: JSON) -> None:
+    """Pause the Deployment with pods of two revisions, and stop the controllers."""
+    template = {"metadata": {"labels": {"app": "web", "new": "yes"}}}
+    await cluster.patch(Deployment, "web", {"spec": {"template": template}})
+    await cluster.patch(Deployment, "web", {"spec": {"paused": True}})
+    await cluster.run_pods()
+    await cluster.stop()
+    await cluster.patch(Deployment, "web", {"spec": {"strategy": strategy}})
 
 
 async def test_before_policies_are_known_requests_are_admitted_with_a_warning() -> None:
@@ -736,6 +870,50 @@ async def test_the_holder_reports_its_caches(cluster: ScaleCluster) -> None:
     assert (cluster.holder.synced, cluster.holder.problems) == (True, [])
     cluster.view.pods.informer.problem = "forbidden"
     assert cluster.holder.problems == ["pods: forbidden"]
+
+
+@pytest.mark.parametrize("stops", [pytest.param(False, id="while it runs"), pytest.param(True, id="once it has ended")])
+async def test_plans_that_no_request_waits_for_end_with_the_holder(cluster: ScaleCluster, stops: bool) -> None:
+    """An observed request is planned a moment after its answer, unless the process is stopped by then."""
+    client = Client(cluster.product, clock=cluster.clock)
+    made = ScaleDownHolder(client, cluster.view, defaults=OBSERVED, executor=InlineExecutor())
+    running = asyncio.ensure_future(made.run())
+    held, _ = await cluster.held(made.hold(await cluster.request(6)))
+    assert held.outcome is HoldOutcome.OBSERVED
+    if stops:
+        await cancel(running)
+    await cluster.advance(1)
+    assert len(made.history.records()) == (0 if stops else 1)
+    assert not made._background, "what has ended is not kept"  # noqa: SLF001 - it would only show as memory
+    await cancel(running)
+
+
+async def test_an_observed_request_that_was_not_stored_is_observed_again(cluster: ScaleCluster) -> None:
+    """Another webhook may have refused it; while its result is waited for, it is a repeat."""
+    cluster.holder.configure(OBSERVED)
+    request, seen = await cluster.request(6), []
+    for seconds in (0, 0, 12):
+        await cluster.advance(seconds)
+        held, _ = await cluster.held(cluster.holder.hold(request))
+        seen.append(held.outcome)
+    assert seen == [HoldOutcome.OBSERVED, HoldOutcome.REPEATED, HoldOutcome.OBSERVED]
+
+
+async def test_the_error_of_a_plan_that_no_request_waits_for_is_logged(
+    cluster: ScaleCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its request was admitted long before: no answer can carry it."""
+    fault = RuntimeError("a strategy has a bug")
+
+    def fail(*_: Any) -> Any:
+        raise fault
+
+    holder = ScaleDownHolder(
+        Client(cluster.product, clock=cluster.clock), cluster.view, defaults=OBSERVED, policy_of=fail
+    )
+    await cluster.held(holder.hold(await cluster.request(6)))
+    await cluster.settle()
+    assert [each.exc_info[1] for each in caplog.records if each.exc_info] == [fault]
 
 
 async def test_an_hour_of_idling_writes_nothing(cluster: ScaleCluster) -> None:

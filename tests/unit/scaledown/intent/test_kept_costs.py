@@ -12,12 +12,18 @@ import pytest_asyncio
 from tests.unit.scaledown.policy_cluster import POLICIES
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api.annotations import DELETION_COST, POLICY_COST, SUBSET_COST
+from trimtab.api.apps import Deployment
 from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicySpec, WhenUnranked
 from trimtab.kube.errors import Forbidden
 from trimtab.ranking.costs import Carrier
+from trimtab.scaledown.intent.kept_costs import patience, wait_warning
+from trimtab.scaledown.intent.requests import CheckedRequest, ScaleDownRequest, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS
+from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.testing.clocks import VirtualClock
 
 ENOUGH = 600
 """Seconds that a policy would wait."""
@@ -179,9 +185,74 @@ async def test_costs_that_are_not_reverted_are_reported(
     told = f"1 costs were not reverted (1 {cause}); the controller may follow them"
     assert held.warnings[:2] == (f"{missing.metadata.name} had no rank, so the costs of all pods are ignored", told)
     assert ("CostsNotReverted", f"6 → 4: {told}") in cluster.events
-    assert cluster.count("costs_not_reverted_total", reason=reason) == 1
+    counts = {each: cluster.count("costs_not_reverted_total", reason=each) for each in ("late", "failed")}
+    assert counts == {"late": 0, "failed": 0, reason: 1}
     assert cluster.count("costs_reverted_total", reason="unranked") == (0 if hangs else 4)
     assert await kept(cluster) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "seconds", "budget", "waits", "is_warned"),
+    [
+        pytest.param("Wait", 1, 2.0, 1.0, False, id="as the policy says"),
+        pytest.param("Wait", 2, 2.0, 1.0, True, id="half of the budget at most"),
+        pytest.param("Wait", 0, 2.0, 0.0, False, id="no time"),
+        pytest.param("Fallback", 60, 2.0, 0.0, False, id="not at all"),
+    ],
+)
+def test_how_long_a_request_is_held_for_missing_ranks(
+    action: Any, seconds: int, budget: float, waits: float, is_warned: bool
+) -> None:
+    """A user who may have expected a longer wait is told."""
+    rule = WhenUnranked(action=action, timeout_seconds=seconds)
+    policy = EffectivePolicy(ScaleDownPolicySpec(when_unranked=rule), "default/web", "web")
+    clock = VirtualClock()
+    request = ScaleDownRequest("Deployment", "default", "web", "u", 4, 2)
+    checked = CheckedRequest(request, Deployment(), policy, TimeBudget(clock, clock.monotonic(), budget))
+    assert patience(rule, checked.budget) == waits
+    assert bool(wait_warning(checked)) is is_warned
+
+
+@pytest.mark.parametrize(("missing", "more"), [(3, ""), (4, " and 1 more"), (6, " and 3 more")])
+async def test_the_first_three_pods_without_a_rank_are_named(cluster: ScaleCluster, missing: int, more: str) -> None:
+    """And how many more there are."""
+    await policy(cluster, whenUnranked={"action": "Fallback"})
+    pods = await cluster.pods()
+    await write(cluster, pods[missing:])
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    names = held.warnings[0].removesuffix(f"{more} had no rank, so the costs of all pods are ignored").split(", ")
+    assert len(names) == 3
+    assert set(names) <= {each.metadata.name for each in pods[:missing]}
+
+
+async def test_a_request_waits_until_our_own_watch_shows_that_costs_are_reverted(cluster: ScaleCluster) -> None:
+    """What it has not shown, the controller may not have seen; those that are reverted are not reported."""
+    await policy(cluster, whenUnranked={"action": "Fallback"})
+    _, *others = await cluster.pods()
+    await write(cluster, others)
+    cluster.product.hold("pods")
+    holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(4)))
+    await cluster.advance(0.5)
+    assert (await kept(cluster), holding.done()) == (0, False)
+    cluster.product.resume()
+    held, took = await cluster.held(holding)
+    assert held.outcome is HoldOutcome.UNRANKED
+    assert 0.2 < took < 0.4, "the settle time"
+    assert not any("were not reverted" in warning for warning in held.warnings)
+    assert cluster.count("costs_not_reverted_total", reason="late") == 0
+
+
+async def test_a_pod_that_is_terminating_needs_no_cost(cluster: ScaleCluster) -> None:
+    """The controller does not choose among those."""
+    await policy(cluster, whenUnranked={"timeoutSeconds": ENOUGH})
+    first, *others = await cluster.pods()
+    await write(cluster, others)
+    await cluster.stop()
+    await cluster.user.delete(Pod, first.metadata.name, namespace="default")
+    await cluster.settle()
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    assert (held.outcome, held.warnings) == (HoldOutcome.OTHER_DELIVERY, ())
+    assert took < 0.05
 
 
 async def test_the_controller_then_chooses_as_it_always_did(cluster: ScaleCluster) -> None:

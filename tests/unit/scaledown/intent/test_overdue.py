@@ -11,6 +11,7 @@ import pytest_asyncio
 from tests.unit.kube.fakes import FakeServer
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.runners import Result
 from trimtab.scaledown.intent.overdue import OverdueScaleDowns
 from trimtab.scaledown.view import View, Workload
 from trimtab.testing.builders import pod
@@ -122,3 +123,12 @@ async def test_a_deployment_whose_replicaset_is_to_grow_is_in_a_rollout(stage: S
     stage.pods(stage.workload("ReplicaSet", "web-2", 2, 2, deployment), 3)
     stage.workload("ReplicaSet", "web-3", 1, 0, deployment)
     assert "shop/Deployment/web" not in await stage.taken_in(2 * AFTER)
+
+
+async def test_a_workload_that_is_gone_is_not_checked_again(stage: Stage) -> None:
+    """One that still shrinks is, whether its scale-down is tracked or not."""
+    assert await stage.overdue.reconcile("shop/ReplicaSet/gone") == Result()
+    stage.pods(stage.workload("ReplicaSet", "web", 2, 3), 3)
+    await stage.clock.advance(0.1)
+    stage.tracked.add("shop/ReplicaSet/web")
+    assert await stage.overdue.reconcile("shop/ReplicaSet/web") == Result(AFTER)

@@ -14,6 +14,7 @@ from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, ScaleDow
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Key
+from trimtab.kube.runners import Result
 from trimtab.kube.transport import Request, Response
 from trimtab.scaledown.intent.plan_reports import RECENT, PlanReports, status_patch
 from trimtab.scaledown.intent.requests import DeliveredPlan
@@ -221,3 +222,16 @@ async def test_reports_about_a_policy_that_is_gone_are_dropped(stage: Stage) -> 
     stage.reports.record_end(ended(1, policy_uid=stage.uid))
     await stage.clock.advance(60)
     assert stage.patches == tried
+
+
+async def test_a_policy_is_reported_on_again_only_after_a_conflict() -> None:
+    """What has been written, or has nowhere to be written to, is done."""
+    stage, key = Stage(), Key("default/web")
+    assert await stage.reports.reconcile(key) == Result()
+    stage.reports.record(stage.delivered())
+    stage.reports.record_end(ended(1, policy_uid=stage.uid))
+    (result, patches) = (await stage.reports.reconcile(key), stage.patches)
+    assert (result.requeue_after is not None, patches) == (True, 2), "the plan has changed what the cache has"
+    (stage.cached,) = stage.server.objects("scaledownpolicies")
+    assert await stage.reports.reconcile(key) == Result()
+    assert (stage.patches, stage.status["counts"]["total"]) == (3, 1)

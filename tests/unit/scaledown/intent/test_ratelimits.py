@@ -150,3 +150,11 @@ async def test_requests_that_write_at_the_same_time_share_what_is_left() -> None
         assert (first, second, third) == (10, 40, 14)
     with limits.writing(100) as alone:
         assert alone == 26
+
+
+def test_reads_and_observations_have_limits_of_their_own() -> None:
+    """Neither uses up what the other may, nor what may be planned."""
+    limits = RateLimiter(Rates(observations=0.001, observations_burst=1, reads=0.001, reads_burst=2), VirtualClock())
+    assert [limits.observations.take() for _ in range(2)] == [True, False]
+    assert [limits.reads.take() for _ in range(3)] == [True, True, False]
+    assert limits.allow("web")

@@ -40,6 +40,7 @@ def review(
     sub: str = "",
     operation: str = "UPDATE",
     dry_run: bool = False,
+    name: str = "web",
 ) -> AdmissionRequest:
     """A review as an API server sends it."""
     tree = {
@@ -49,7 +50,7 @@ def review(
             "uid": "r1",
             "resource": {"group": group, "version": "v1", "resource": resource},
             "subResource": sub,
-            "name": "web",
+            "name": name,
             "namespace": "shop",
             "operation": operation,
             "userInfo": {"username": "jane"},
@@ -74,6 +75,7 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
     [
         pytest.param(review(workload(5), workload(3)), SHRINKS, id="an update that makes it smaller"),
         pytest.param(review(scale(5), scale(3), sub="scale"), SHRINKS, id="a smaller scale"),
+        pytest.param(review(workload(5), workload(3), name=""), SHRINKS, id="one that is named by its object alone"),
         pytest.param(review(workload(5), workload(5)), None, id="an update of something else"),
         pytest.param(review(workload(3), workload(5)), None, id="an update that makes it larger"),
         pytest.param(review(scale(3), scale(5), sub="scale"), None, id="a larger scale"),
@@ -223,13 +225,21 @@ def test_the_hook_is_served_where_the_webhook_configuration_points() -> None:
     assert f"https://trimtab.invalid{hook.path}" in urls
 
 
-async def test_other_reviews_are_admitted_at_once() -> None:
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(review(workload(3), workload(5)), id="a larger size"),
+        pytest.param(review(None, workload(3), operation="CREATE"), id="a creation"),
+        pytest.param(review(workload(5), None, operation="DELETE"), id="a deletion"),
+    ],
+)
+async def test_other_reviews_are_admitted_at_once(request_: AdmissionRequest) -> None:
     """Without holding them."""
 
     async def hold(intent: ScaleDownRequest) -> HoldResult:
         raise AssertionError(intent)
 
     (hook,) = ScaleReviews(hold).hooks
-    response = await hook.decide(review(workload(3), workload(5)))
+    response = await hook.decide(request_)
     assert response.allowed
     assert response.warnings == ()
