@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.rollouts import KIND, OWNERS
 from tests.unit.kube.fakes import FakeServer
-from tests.unit.unitedtopology.admission.test_status_batcher import PODS, TOPOLOGIES, pod, topology
+from tests.unit.unitedtopology.admission.test_status_batcher import TOPOLOGIES, topology
 from trimtab.admission.metrics import ReviewOutcome
 from trimtab.api import annotations as keys
 from trimtab.api import codec
@@ -26,7 +26,6 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
-from trimtab.unitedtopology.admission.deletion_reviews import CHECK_AFTER, is_dry_run
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.pod_reviews import Simulate, _is_affected_by_peers
 from trimtab.unitedtopology.metrics import Doubt
@@ -416,50 +415,6 @@ async def test_other_reviews_are_admitted(
     await process.create_topology(topology(1))
     response = await process.ask(request_of())
     assert (response.allowed, response.patch) == (True, None)
-
-
-async def test_a_deletion_is_announced_and_checked_later(processes: Callable[..., WebhookProcess]) -> None:
-    """The pod still exists: after a while the entry is reverted."""
-    process = processes()
-    divided = topology(1, -1)
-    divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await process.create_topology(divided)
-    stored = process.server.put(*PODS, pod("p"))
-    assert (await process.ask(review("DELETE", stored, name="p"), 1)).allowed
-    assert list(process.row["deleting"]) == ["p"]
-    await process.clock.advance(CHECK_AFTER)
-    await process.until(lambda: not process.row.get("deleting"))
-
-
-async def test_an_eviction_is_announced(processes: Callable[..., WebhookProcess]) -> None:
-    """The review shows no pod, so it is read."""
-    process = processes()
-    divided = topology(1, -1)
-    divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await process.create_topology(divided)
-    process.server.put(*PODS, pod("p"))
-    eviction = {"metadata": {"name": "p", "namespace": "shop"}}
-    assert (await process.ask(review("CREATE", eviction, name="p", sub="eviction"), 1)).allowed
-    assert list(process.row["deleting"]) == ["p"]
-
-
-@pytest.mark.parametrize(
-    ("request_of", "want"),
-    [
-        pytest.param(lambda: review("DELETE", pod("p")), False, id="a deletion"),
-        pytest.param(lambda: review("DELETE", pod("p"), dryRun=True), True, id="by the review"),
-        pytest.param(lambda: review("DELETE", pod("p"), options={"dryRun": ["All"]}), True, id="by the options"),
-        pytest.param(
-            lambda: review("CREATE", {"deleteOptions": {"dryRun": ["All"]}}, sub="eviction"),
-            True,
-            id="by the eviction's body",
-        ),
-        pytest.param(lambda: review("CREATE", {"deleteOptions": None}, sub="eviction"), False, id="an eviction"),
-    ],
-)
-def test_dry_runs_are_recognized(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
-    """By any of the fields that can say so."""
-    assert is_dry_run(request_of()) is want
 
 
 ZONES = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
