@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -149,6 +150,23 @@ async def test_concurrent_admissions_share_one_status_write(process: WebhookProc
     assert all(request.urgent for request in process.server.requests), "an API server waits for it"
 
 
+async def test_writes_and_the_pods_that_share_them_are_counted(process: WebhookProcess) -> None:
+    """A conflict is a write of its own, and of no pods."""
+    process.put(topology(2, -1))
+    process.server.put(*TOPOLOGIES, topology(2, -1))
+    process.server.put(*PODS, pod("p"))
+    creations = [process.batcher.reserve(KEY, PodCreation(f"of-{number}", "r1")) for number in range(3)]
+    await process.settled(asyncio.gather(*creations, process.batcher.announce_deletion(KEY, "p", "")))
+    value = process.batcher.metrics.registry.get_sample_value
+    assert value("trimtab_subset_status_writes_total", {"outcome": "written"}) == 1
+    assert value("trimtab_subset_status_writes_total", {"outcome": "conflict"}) == 1
+    assert (value("trimtab_subset_batch_pods_count"), value("trimtab_subset_batch_pods_sum")) == (1, 4)
+    process.batcher.withdraw(KEY, "of-0")
+    await process.idle()
+    assert (value("trimtab_subset_batch_pods_count"), value("trimtab_subset_batch_pods_sum")) == (2, 4)
+    assert value("trimtab_subset_reservations_withdrawn_total") == 1
+
+
 async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookProcess) -> None:
     """Reservations of another process are seen in the second attempt."""
     process.put(topology(1, -1))
@@ -175,6 +193,26 @@ async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProce
         await process.reserve(name)
     assert all((later - earlier) / SECOND < 0.15 for earlier, later in pairwise(moments))
     assert len(moments) == 3
+
+
+async def test_writes_that_the_watch_has_shown_are_those_of_others_too(process: WebhookProcess) -> None:
+    """Nothing conflicted, as this process knew of them in time; it waits for a turn all the same."""
+    process.put(topology(-1))
+    moments: list[int] = []
+
+    def slowly(_: Request) -> Response | Exception | None:
+        moments.append(process.clock.monotonic())
+        process.clock.work(0.05)
+        return None
+
+    process.server.intercept = slowly
+    await process.reserve("1")
+    (stored,) = process.server.objects("unitedtopologies")
+    process.put(stored)
+    await process.reserve("2")
+    await process.reserve("3")
+    assert process.writes == len(moments) == 3
+    assert (moments[2] - moments[1]) / SECOND > 0.2
 
 
 async def test_a_turn_is_waited_for_once(process: WebhookProcess) -> None:
@@ -304,6 +342,17 @@ async def test_a_deleted_united_topology_assigns_no_subset(process: WebhookProce
     assert await process.reserve("1") == [None]
 
 
+async def test_nothing_is_kept_of_topologies_that_do_not_exist(process: WebhookProcess) -> None:
+    """They were deleted while requests about them were pending; a process runs for months."""
+    missing = [Key(f"shop/{number}") for number in range(5)]
+    work = asyncio.gather(*(process.batcher.reserve(key, PodCreation("of-1", "r1")) for key in missing))
+    assert await process.settled(work) == [None] * 5
+    process.batcher.withdraw(KEY, "of-1")
+    await process.idle()
+    process.batcher.forget(codec.convert(topology(1), UnitedTopology))
+    assert process.batcher._batches == {}  # noqa: SLF001 - a leak shows nowhere else
+
+
 async def test_a_deletion_is_announced_once(process: WebhookProcess) -> None:
     """By any number of requests, and kept with the reservation while the pod is not counted."""
     process.put(topology(2, -1))
@@ -331,6 +380,24 @@ async def test_nothing_is_announced(stored: JSON | None, uid: str, process: Webh
         process.server.put(*PODS, stored)
     assert await process.settled(asyncio.ensure_future(process.batcher.announce_deletion(KEY, "p", uid))) is False
     assert process.writes == 0
+
+
+async def test_a_failure_that_no_request_waits_for_is_not_reported_as_lost(process: WebhookProcess) -> None:
+    """Every request of the batch was cancelled before the server failed; asyncio would log a traceback of its own."""
+    lost: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+    process.put(topology(2))
+
+    def cancel_and_fail(_: Request) -> Response | Exception | None:
+        waiting.cancel()
+        return Unreachable("connection refused", sent=False)
+
+    process.server.intercept = cancel_and_fail
+    waiting = asyncio.ensure_future(process.batcher.announce_deletion(KEY, "p", ""))
+    await asyncio.wait([waiting])
+    await process.idle()
+    gc.collect()
+    assert (waiting.cancelled(), lost) == (True, [])
 
 
 async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(process: WebhookProcess) -> None:
