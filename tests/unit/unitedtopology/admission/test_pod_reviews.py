@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.rollouts import KIND, OWNERS
 from tests.unit.kube.fakes import FakeServer
-from tests.unit.unitedtopology.admission.test_status_batcher import TOPOLOGIES, topology
+from tests.unit.unitedtopology.admission.test_status_batcher import TOPOLOGIES, BusyClock, full_of, topology
 from trimtab.admission.metrics import ReviewOutcome
 from trimtab.api import annotations as keys
 from trimtab.api import codec
@@ -25,7 +25,6 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
-from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.pod_reviews import Simulate, _is_affected_by_peers
 from trimtab.unitedtopology.metrics import Doubt
@@ -60,7 +59,7 @@ class WebhookProcess:
         allowed_fields: tuple[str, ...] = (),
         owners: ReplicaSetOwners = DEPLOYMENTS,
     ) -> None:
-        self.clock = VirtualClock()
+        self.clock = BusyClock()
         self.server = FakeServer(self.clock)
         client = Client(self.server, clock=self.clock)
         self.subsets = SubsetHooks(
@@ -203,6 +202,13 @@ async def test_a_pod_is_created_with_the_cost_of_its_level(
     assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
+async def test_without_a_cache_of_pods_a_full_subset_stays_full(processes: Callable[..., WebhookProcess]) -> None:
+    """Pods that ended are noticed when the controller counts."""
+    process = processes()
+    await process.create_topology(full_of("p"))
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "b"
+
+
 async def test_a_pod_beyond_all_maxima_gets_no_subset(processes: Callable[..., WebhookProcess]) -> None:
     """Without a cache of pods none has ended, as far as that is known."""
     process = processes()
@@ -221,6 +227,53 @@ async def test_a_repeated_review_makes_no_second_reservation(processes: Callable
     again = await process.ask(review("CREATE", shaped, uid="0-2"))
     assert (again.allowed, again.patch) == (True, None)
     assert len(process.row["creating"]) == 1
+
+
+async def test_a_dry_run_gets_the_same_answer_and_reserves_nothing(processes: Callable[..., WebhookProcess]) -> None:
+    """However often it is repeated."""
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    answers = [await process.ask(review("CREATE", newcomer(), dryRun=True)) for _ in range(2)]
+    assert [subset_of(newcomer(), answer) for answer in answers] == ["a", "a"]
+    assert not process.row.get("creating")
+
+
+async def test_a_dry_run_counts_reservations_that_the_watch_has_not_shown(
+    processes: Callable[..., WebhookProcess],
+) -> None:
+    """This process made them: the answer is the one that the next pod gets."""
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    process.server._watchers.clear()  # noqa: SLF001 - the watch shows nothing any more
+    await process.ask(review("CREATE", newcomer()))
+    answer = await process.ask(review("CREATE", newcomer(), uid="0-2", dryRun=True))
+    assert subset_of(newcomer(), answer) == "b"
+
+
+async def test_a_dry_run_before_the_pods_are_counted_gets_no_subset(processes: Callable[..., WebhookProcess]) -> None:
+    """It reads nothing, and counts nothing."""
+    process = processes()
+    uncounted = topology(1, -1)
+    uncounted["metadata"]["generation"] = 2
+    await process.create_topology(uncounted)
+    process.server.requests.clear()
+    assert (await process.ask(review("CREATE", newcomer(), dryRun=True))).patch is None
+    assert process.server.requests == []
+
+
+async def test_a_dry_run_simulates_for_a_limited_time(processes: Callable[..., WebhookProcess]) -> None:
+    """The process answers no other request meanwhile."""
+    tried: list[str] = []
+
+    def slowly(tree: JSON, namespace: str) -> bool:
+        only_b(tried)(tree, namespace)
+        process.clock.work(0.2)
+        return False
+
+    process = processes(slowly)
+    await process.create_topology({**topology(*[-1] * 5), "spec": adaptive(5)})
+    answer = await process.ask(review("CREATE", newcomer(), dryRun=True))
+    assert (subset_of(newcomer(), answer), tried) == ("c", ["a", "b"])
 
 
 async def test_annotations_of_the_template_are_no_reservation(processes: Callable[..., WebhookProcess]) -> None:

@@ -157,6 +157,17 @@ async def test_a_running_pod_counts_on_its_node(stage: Stage) -> None:
     assert stage.ask(big(), "three")
 
 
+@pytest.mark.parametrize("is_ours", [True, False], ids=["that this process has assumed", "of another process"])
+async def test_a_pod_that_is_deleted_before_it_has_a_node_takes_no_capacity(stage: Stage, is_ours: bool) -> None:
+    """What was assumed for it is free at once."""
+    if is_ours:
+        assert stage.ask(big(), "one")
+    await create(stage, "p1", "one")
+    await stage.world.user.delete(Pod, "p1", namespace="default", grace_period_seconds=0)
+    await stage.world.settle()
+    assert [stage.ask(big(), "two"), stage.ask(big(), "three")] == [True, True]
+
+
 async def test_a_terminating_pod_counts_as_gone(stage: Stage) -> None:
     """A rollout finds the capacity of old pods, although they take a while to end."""
     for name in ("p1", "p2"):
@@ -210,8 +221,10 @@ async def test_what_is_not_evaluated_is_in_doubt(stage: Stage, tree: JSON, why: 
 
 
 async def test_before_the_caches_are_filled_every_pod_is_in_doubt(cluster: TopologyCluster) -> None:
-    """Nobody is kept waiting."""
-    assert Stage(cluster).ask(big()) is Doubt.NOT_FILLED
+    """No request is kept waiting, and no pod is evicted."""
+    stage = Stage(cluster)
+    assert stage.ask(big()) is Doubt.NOT_FILLED
+    assert not stage.simulation.is_certain(big().tree(), "default")
 
 
 async def test_namespaces_that_terms_select_are_known(stage: Stage) -> None:
@@ -262,7 +275,7 @@ async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: St
     await stage.world.user.create(UnitedTopology, topology_tree("adaptive", "Adaptive"), namespace="default")
     await stage.world.settle()
     assert on_demand.synced
-    assert not on_demand(too_large, "default")
+    assert [on_demand(tree, "default") for tree in (too_large, big().tree())] == [False, True]
     await stage.world.user.delete(Node, "n1")
     await stage.world.settle()
     assert not on_demand(big().tree(), "default")
