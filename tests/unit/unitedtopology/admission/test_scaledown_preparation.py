@@ -36,10 +36,11 @@ async def prepare(cluster: TopologyCluster, size: int) -> int:
 
 
 async def test_only_changed_costs_are_written(cluster: TopologyCluster) -> None:
-    """Of nine pods in thirds, bound for six, one of each third; a second time nothing."""
+    """Of nine pods in thirds, bound for six, one of each third; a second time nothing. For one pod, all but that."""
     await divided(cluster, 3)
     assert await prepare(cluster, 6) == 3
     assert await prepare(cluster, 6) == 0
+    assert await prepare(cluster, 1) == 5
 
 
 async def test_the_annotation_has_size_and_expiry(cluster: TopologyCluster) -> None:
@@ -106,6 +107,9 @@ def test_costs_are_written_to_equal_shares_of_all_bands(sizes: list[int]) -> Non
     assert Counter(order) == {band: size for band, size in total.items() if size}
     is_kept = [band.level is not Level.REDUNDANT for band in order]
     assert is_kept == sorted(is_kept)
+    for size in set(sizes) - {0}:
+        equal = sorted((band for band in BANDS if total[band] == size), key=order.index)
+        assert equal == sorted(equal, key=lambda band: band.centre), "the one that is emptied first comes first"
     for kept in (False, True):
         group = [band for band in total if total[band] and (band.level is not Level.REDUNDANT) is kept]
         written: Counter[Band] = Counter()

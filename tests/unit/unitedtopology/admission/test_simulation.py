@@ -107,8 +107,17 @@ async def test_assumed_pods_count(stage: Stage) -> None:
 
 
 async def test_the_same_reservation_counts_once(stage: Stage) -> None:
-    """A round that is repeated asks again for the same pod."""
-    assert [stage.ask(big(), "one") for _ in range(3)] == [True, True, True]
+    """A round that is repeated asks again for the same pod, also where no second one fits beside it."""
+    whole = pod("").requests(cpu="4")
+    assert [stage.ask(whole, "one") for _ in range(3)] == [True, True, True]
+    assert not stage.ask(whole, "two")
+
+
+async def test_a_simulation_follows_caches_that_are_filled_already(stage: Stage) -> None:
+    """It is made when it is needed first."""
+    simulation = Simulation(stage.view, stage.world.clock)
+    simulation.follow()
+    assert simulation(big().tree(), "default") is True
 
 
 async def test_an_assumed_pod_expires(stage: Stage) -> None:
@@ -274,7 +283,7 @@ async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: St
     assert not len(simulation.snapshot.nodes)
     await stage.world.user.create(UnitedTopology, topology_tree("adaptive", "Adaptive"), namespace="default")
     await stage.world.settle()
-    assert on_demand.synced
+    assert (on_demand.synced, on_demand.problems) == (True, [])
     assert [on_demand(tree, "default") for tree in (too_large, big().tree())] == [False, True]
     await stage.world.user.delete(Node, "n1")
     await stage.world.settle()

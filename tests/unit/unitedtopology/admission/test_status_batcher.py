@@ -80,13 +80,13 @@ class BusyClock(VirtualClock):
 class WebhookProcess:
     """One webhook process and the server behind it; the test sets its cache."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random | None = None) -> None:
         self.clock = BusyClock()
         self.server = FakeServer(self.clock)
         self.cached: JSON = {}
         self.ended: dict[str, str] = {}
         client = Client(self.server, clock=self.clock)
-        self.batcher = StatusBatcher(client, self._cached, ended=lambda _: self.ended, rng=random.Random(1))
+        self.batcher = StatusBatcher(client, self._cached, ended=lambda _: self.ended, rng=rng)
 
     def _cached(self, key: Key) -> UnitedTopology | None:
         del key
@@ -137,7 +137,7 @@ def _name(placed: Assignment | None) -> str | None:
 @pytest.fixture
 async def process() -> AsyncIterator[WebhookProcess]:
     """A webhook process."""
-    running = WebhookProcess()
+    running = WebhookProcess(random.Random(1))
     yield running
     await running.batcher.close()
 
@@ -268,17 +268,20 @@ async def test_with_other_writers_the_next_request_waits_for_its_turn(contended:
 
 
 @pytest.mark.parametrize(
-    ("counted", "waits"),
+    ("writes", "counted", "waits"),
     [
-        pytest.param("7", False, id="two webhooks have written"),
-        pytest.param("", True, id="only the controller has written, which takes no turns"),
+        pytest.param(4, "7", False, id="two webhooks have written"),
+        pytest.param(2, "7", True, id="one webhook has written, and the controller"),
+        pytest.param(4, "", True, id="only the controller has written, which takes no turns"),
     ],
 )
-async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bool, contended: WebhookProcess) -> None:
+async def test_a_turn_comes_when_two_others_have_written(
+    writes: int, counted: str, waits: bool, contended: WebhookProcess
+) -> None:
     """Which is sooner than the timeout."""
     waiting = asyncio.ensure_future(contended.reserve("2"))
     started = contended.clock.monotonic()
-    for number in range(4):
+    for number in range(writes):
         (stored,) = contended.server.objects("unitedtopologies")
         status = {**stored["status"], "countedVersion": counted or str(number), "replicas": number}
         contended.put({**stored, "status": status})
@@ -382,10 +385,36 @@ async def test_nothing_is_announced(stored: JSON | None, uid: str, process: Webh
     assert process.writes == 0
 
 
-async def test_a_failure_that_no_request_waits_for_is_not_reported_as_lost(process: WebhookProcess) -> None:
-    """Every request of the batch was cancelled before the server failed; asyncio would log a traceback of its own."""
-    lost: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+@pytest.fixture
+async def lost() -> list[dict[str, Any]]:
+    """Errors that nothing has awaited: asyncio would log a traceback of each."""
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
+    return found
+
+
+async def test_the_size_is_not_read_to_the_end_after_a_failed_write(
+    process: WebhookProcess, lost: list[dict[str, Any]]
+) -> None:
+    """Both requests fail: the error of the write is the answer, and that of the read is dropped."""
+    half = topology(2, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(4))
+    await process.reserve("0")
+    process.server.intercept = lambda request: Unreachable(f"no answer to {request.method}", sent=False)
+    with pytest.raises(Unreachable, match="PATCH"):
+        await process.reserve("1")
+    await process.clock.advance(60)
+    await process.idle()
+    gc.collect()
+    assert lost == []
+
+
+async def test_a_failure_that_no_request_waits_for_is_not_reported_as_lost(
+    process: WebhookProcess, lost: list[dict[str, Any]]
+) -> None:
+    """Every request of the batch was cancelled before the server failed."""
     process.put(topology(2))
 
     def cancel_and_fail(_: Request) -> Response | Exception | None:
@@ -414,6 +443,16 @@ async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(pro
     process.batcher.revert_deletion(KEY, "p")
     await process.idle()
     assert not process.rows["a"].get("deleting")
+
+
+async def test_only_the_announcement_that_is_to_be_reverted_is(process: WebhookProcess) -> None:
+    """The deletion of another pod was announced a moment ago, and may still happen."""
+    process.put(full_of("p", "q", deleting=2))
+    for name in "pq":
+        process.server.put(*PODS, pod(name))
+    process.batcher.revert_deletion(KEY, "p")
+    await process.idle()
+    assert list(process.rows["a"]["deleting"]) == ["q"]
 
 
 async def test_capacity_of_a_terminating_pod_is_assigned_once(process: WebhookProcess) -> None:
@@ -447,6 +486,28 @@ async def test_a_changed_size_is_decided_again(replicas: int, want: list[str], p
     assert await process.reserve("1", "2", "3") == want
     assert process.writes == before + 2, "a size that is known is not waited for"
     assert len(process.rows["a"]["creating"]) == 1 + want.count("a")
+
+
+async def test_a_changed_size_is_decided_again_at_once(process: WebhookProcess) -> None:
+    """Requests are pending, and no other process has written: there is nothing to wait for."""
+    half = topology(2, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(4))
+    await process.reserve("0")
+    process.server.put(*DEPLOYMENTS, deployment(8))
+    moments: list[int] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            moments.append(process.clock.monotonic())
+            process.clock.work(1.0)
+        return None
+
+    process.server.intercept = slowly
+    await process.reserve("1")
+    first, second = moments
+    assert (second - first) / SECOND == pytest.approx(1.0, abs=0.01)
 
 
 async def test_a_workload_that_has_grown_is_noticed(process: WebhookProcess) -> None:
@@ -509,6 +570,11 @@ async def test_a_cache_that_advances_during_the_size_lookup_is_decided_from(proc
 
 async def test_the_pause_after_a_conflict_is_short_on_a_slow_server(process: WebhookProcess) -> None:
     """Each write takes five seconds: the batch that lost is not repeated as much later, but at once."""
+    assert 0 < await pause_after_conflict(process) <= pacing.LONGEST_AFTER_CONFLICT + 0.001
+
+
+async def pause_after_conflict(process: WebhookProcess) -> float:
+    """The seconds between the end of a write that conflicted and the next one."""
     process.put(topology(1, -1))
     process.server.put(*TOPOLOGIES, topology(1, -1))
     tried: list[int] = []
@@ -522,7 +588,17 @@ async def test_the_pause_after_a_conflict_is_short_on_a_slow_server(process: Web
     process.server.intercept = slowly
     assert await process.reserve("1") == ["a"]
     first, second = tried
-    assert 0 < (second - first) / SECOND - 5.0 <= pacing.LONGEST_AFTER_CONFLICT + 0.001
+    return (second - first) / SECOND - 5.0
+
+
+async def test_the_pause_after_the_first_conflict_is_not_shortened() -> None:
+    """Processes that lost together are spread over the whole interval, with a random source of their own too."""
+    waits: list[float] = []
+    for rng in (*map(random.Random, range(5)), None):
+        process = WebhookProcess(rng)
+        waits.append(await pause_after_conflict(process))
+        await process.batcher.close()
+    assert max(waits) > pacing.LONGEST_AFTER_CONFLICT / 2
 
 
 async def test_a_deleted_workload_has_the_counted_size(process: WebhookProcess) -> None:
