@@ -177,6 +177,25 @@ async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookPr
     assert process.writes == 2
 
 
+@pytest.mark.parametrize("is_seen", [True, False], ids=["which the watch has shown", "which is read"])
+async def test_after_a_conflict_a_newer_version_is_decided_from(is_seen: bool, process: WebhookProcess) -> None:
+    """It is read only if the watch has not shown it yet."""
+    process.put(topology(1, -1))
+
+    def lose(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH" and process.writes == 1:
+            other = topology(1, -1)
+            other["status"]["subsetStatuses"][0]["creating"] = {"of-x": "2026-01-01T00:00:00Z"}
+            stored = process.server.put(*TOPOLOGIES, other)
+            process.cached = stored if is_seen else process.cached
+        return None
+
+    process.server.intercept = lose
+    assert await process.reserve("1") == ["b"]
+    methods = [request.method for request in process.server.requests]
+    assert methods == (["PATCH", "PATCH"] if is_seen else ["PATCH", "GET", "PATCH"])
+
+
 async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProcess) -> None:
     """The next request is written as soon as it comes."""
     process.put(topology(-1))
