@@ -408,6 +408,17 @@ async def test_a_patch_that_does_not_apply_withdraws_the_reservation(processes: 
     await process.until(lambda: [each["reason"] for each in process.server.objects("events")] == ["PatchFailed"])
 
 
+async def test_a_subset_whose_patch_does_not_apply_has_no_node(processes: Callable[..., WebhookProcess]) -> None:
+    """Adaptive takes the next one."""
+    process = processes(lambda _tree, _namespace: True)
+    spec = adaptive(2)
+    spec["subsets"][0]["patch"] = {"spec": {"containers": [{"name": "main", "image": "web:2"}]}}
+    await process.create_topology({**topology(-1, -1), "spec": spec})
+    nameless = newcomer()
+    nameless["spec"]["containers"] = [{"image": "web:1"}]
+    assert subset_of(nameless, await process.ask(review("CREATE", nameless))) == "b"
+
+
 @pytest.mark.parametrize(
     ("allowed", "want"),
     [pytest.param((), None, id="without consent"), pytest.param(("serviceAccountName",), "a", id="with consent")],

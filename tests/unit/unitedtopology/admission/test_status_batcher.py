@@ -6,6 +6,7 @@ import asyncio
 import gc
 import random
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Unreachable
+from trimtab.kube.errors import Conflict, Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
 from trimtab.subsets.allocation import PodCreation
@@ -234,6 +235,29 @@ async def test_writes_that_the_watch_has_shown_are_those_of_others_too(process: 
     assert (moments[2] - moments[1]) / SECOND > 0.2
 
 
+async def test_a_request_that_comes_during_a_write_waits_about_as_long_as_the_write_took(
+    process: WebhookProcess,
+) -> None:
+    """Other processes can start to write in between."""
+    process.put(topology(-1))
+    moments: list[int] = []
+    later: list[asyncio.Future[Assignment | None]] = []
+
+    def slowly(_: Request) -> Response | Exception | None:
+        moments.append(process.clock.monotonic())
+        process.clock.work(0.1)
+        if len(moments) == 1:
+            later.append(asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation("of-2", "r1"))))
+        return None
+
+    process.server.intercept = slowly
+    process.server.bad.latency = 0.001
+    await process.reserve("1")
+    await process.settled(later[0])
+    first, second = moments
+    assert 0.07 <= (second - first) / SECOND - 0.1 <= 0.14
+
+
 async def test_a_turn_is_waited_for_once(process: WebhookProcess) -> None:
     """Others have written before the first write, and none since: the writes after it follow at their own pace."""
     process.put(topology(-1))
@@ -307,7 +331,9 @@ async def test_a_turn_comes_when_two_others_have_written(
         for _ in range(30):
             await contended.clock.advance(0.001)
     await contended.settled(waiting)
-    assert (contended.clock.monotonic() - started > 0.28 * SECOND) is waits
+    waited = (contended.clock.monotonic() - started) / SECOND
+    assert (waited > 0.28) is waits
+    assert waited < 1.3 * pacing.LONGEST_TURN + 0.1, "with the write itself"
 
 
 async def test_an_old_cache_denies_no_pod_a_subset(process: WebhookProcess) -> None:
@@ -902,6 +928,34 @@ async def test_a_topology_that_is_created_again_keeps_reservations(process: Webh
     process.put(topology(2, -1))
     assert await process.reserve("3", "4") == ["a", "b"]
     assert process.rows["a"]["creating"].keys() == {"of-1", "of-3"}
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        pytest.param(Conflict("changed meanwhile"), ["b", "b"], id="a conflict"),
+        pytest.param(Unreachable("connection refused", sent=False), ["a", "b"], id="a failure"),
+    ],
+)
+async def test_reservations_of_a_deleted_topology_are_restored_after(
+    error: Exception, want: list[str], process: WebhookProcess
+) -> None:
+    """The write that did not succeed would have restored them: the next one does."""
+    process.put(topology(2, -1))
+    assert await process.reserve("1") == ["a"]
+    (stored,) = process.server.objects("unitedtopologies")
+    process.server.drop(*TOPOLOGIES, "shop/spread")
+    process.cached = {}
+    process.batcher.forget(codec.convert(stored, UnitedTopology))
+    process.put(topology(2, -1))
+    before = process.writes
+    process.server.intercept = lambda request: (
+        error if request.method == "PATCH" and process.writes == before + 1 else None
+    )
+    with suppress(Unreachable):
+        await process.reserve("2")
+    assert await process.reserve("3", "4") == want
+    assert "of-1" in process.rows["a"]["creating"]
 
 
 async def test_reservations_of_a_deleted_topology_are_forgotten_in_time(process: WebhookProcess) -> None:
