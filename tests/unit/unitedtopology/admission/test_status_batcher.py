@@ -397,7 +397,6 @@ async def test_nothing_is_kept_of_topologies_that_do_not_exist(process: WebhookP
     assert await process.settled(work) == [None] * 5
     process.batcher.withdraw(KEY, "of-1")
     await process.idle()
-    process.batcher.forget(codec.convert(topology(1), UnitedTopology))
     assert process.batcher._batches == {}  # noqa: SLF001 - a leak shows nowhere else
 
 
@@ -491,13 +490,14 @@ async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(pro
 
 
 async def test_only_the_announcement_that_is_to_be_reverted_is(process: WebhookProcess) -> None:
-    """The deletion of another pod was announced a moment ago, and may still happen."""
-    process.put(full_of("p", "q", deleting=2))
-    for name in "pq":
-        process.server.put(*PODS, pod(name))
-    process.batcher.revert_deletion(KEY, "p")
+    """The deletion of another pod was announced a moment ago, and may still happen; those of two have happened."""
+    process.put(full_of("p", "q", "leaving", "gone", deleting=4))
+    for each in (pod("p"), pod("q"), pod("leaving", deletionTimestamp="2026-01-01T00:00:00Z")):
+        process.server.put(*PODS, each)
+    for name in ("p", "leaving", "gone"):
+        process.batcher.revert_deletion(KEY, name)
     await process.idle()
-    assert list(process.rows["a"]["deleting"]) == ["q"]
+    assert process.rows["a"]["deleting"].keys() == {"q", "leaving", "gone"}
 
 
 async def test_capacity_of_a_terminating_pod_is_assigned_once(process: WebhookProcess) -> None:
@@ -577,6 +577,7 @@ async def test_the_size_is_forgotten_with_the_cached_object(process: WebhookProc
     (stored,) = process.server.objects("unitedtopologies")
     process.cached = {}
     assert process.batcher.current(KEY) is None
+    assert process.batcher.remembered == set()
     process.cached = stored
     process.server.put(*DEPLOYMENTS, deployment(8))
     before = process.writes
@@ -970,6 +971,8 @@ async def test_reservations_of_a_deleted_topology_are_forgotten_in_time(process:
     assert process.batcher.remembered == {KEY}
     process.clock.work(0.001)
     assert process.batcher.remembered == set()
+    process.batcher.forget(codec.convert({**topology(1), "metadata": {"name": "other"}}, UnitedTopology))
+    assert process.batcher._batches == {}  # noqa: SLF001 - a leak shows nowhere else
     process.put(topology(2, -1))
     await process.reserve("2")
     assert process.rows["a"]["creating"].keys() == {"of-2"}
