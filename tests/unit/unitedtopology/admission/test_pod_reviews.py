@@ -209,6 +209,17 @@ async def test_without_a_cache_of_pods_a_full_subset_stays_full(processes: Calla
     assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "b"
 
 
+async def test_the_last_pod_that_an_owner_wants_is_reserved_without_a_read(
+    processes: Callable[..., WebhookProcess],
+) -> None:
+    """Without a cache of pods, all pods of the owner are taken to be in the status."""
+    process = processes()
+    await process.create_topology(topology(1, -1), replicas=1)
+    process.server.requests.clear()
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "a"
+    assert [request.method for request in process.server.requests] == ["PATCH"]
+
+
 async def test_a_pod_beyond_all_maxima_gets_no_subset(processes: Callable[..., WebhookProcess]) -> None:
     """Without a cache of pods none has ended, as far as that is known."""
     process = processes()
