@@ -12,10 +12,11 @@ from tests.unit.unitedtopology.clusters import TopologyCluster, subset
 from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import Level
+from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Unreachable
 from trimtab.ranking.costs import Band
 from trimtab.testing.builders import pod
-from trimtab.unitedtopology.admission.scaledown_preparation import _interleaved
+from trimtab.unitedtopology.admission.scaledown_preparation import SETTLE, _interleaved
 
 THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
 
@@ -50,6 +51,14 @@ async def test_the_annotation_has_size_and_expiry(cluster: TopologyCluster) -> N
     await prepare(cluster, 3)
     notes = {pod.metadata.annotations.get(AIMED_SIZE) for pod in await cluster.pods()}
     assert notes == {None, f"3@{now + 15}"}
+
+
+async def test_the_watches_of_other_controllers_get_time_to_show_the_costs(cluster: TopologyCluster) -> None:
+    """The controller that deletes pods has a watch of its own."""
+    await divided(cluster, 2)
+    started = cluster.clock.monotonic()
+    await prepare(cluster, 3)
+    assert cluster.clock.monotonic() - started >= SETTLE * SECOND
 
 
 async def test_for_size_zero_nothing_is_written(cluster: TopologyCluster) -> None:

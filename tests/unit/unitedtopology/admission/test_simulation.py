@@ -141,6 +141,7 @@ async def test_pods_of_other_processes_count_once_they_are_seen(stage: Stage) ->
     """Another process admitted two pods, which are not scheduled yet."""
     await create(stage, "p1", "one")
     await create(stage, "p2", "two")
+    assert not stage.simulation.is_certain(big().tree(), "default")
     assert not stage.ask(big(), "three")
 
 
