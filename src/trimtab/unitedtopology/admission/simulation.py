@@ -204,11 +204,9 @@ class Simulation:
         elif pod.spec.node_name:
             self._settle(reservation)
             self.snapshot.put(pod)
-        elif not reservation:
-            return
         elif _is_unschedulable(pod):
             self._settle(reservation)
-        elif reservation not in self._assumed:
+        elif reservation and reservation not in self._assumed:
             self._waiting[reservation] = pod
 
     def _settle(self, reservation: str) -> None:
