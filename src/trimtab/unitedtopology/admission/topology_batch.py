@@ -222,9 +222,9 @@ class TopologyBatch:
                 UnitedTopology, name, patch, namespace=namespace, subresource="status"
             )
         except Conflict:
-            self._shared.metrics.record_write("conflict", 0)
+            self._shared.metrics.record_conflict()
             raise
-        self._shared.metrics.record_write("written", pods)
+        self._shared.metrics.record_write(pods)
         return written
 
     def _paced(self, started: int) -> float:

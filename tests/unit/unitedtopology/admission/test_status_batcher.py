@@ -874,7 +874,8 @@ async def test_simulations_end_in_time(process: WebhookProcess) -> None:
 
 async def test_an_unreachable_server_is_retried_with_growing_waits(process: WebhookProcess) -> None:
     """Withdrawals are retried with growing waits, and left to the controller in the end."""
-    process.put(topology(1))
+    process.put(topology(2))
+    await process.reserve("0")
     tried: list[int] = []
 
     def refuse(_: Request) -> Response | Exception | None:
