@@ -14,7 +14,7 @@ from tests.unit.kube.fakes import FakeServer
 from tests.unit.unitedtopology.admission.test_status_batcher import TOPOLOGIES, BusyClock, full_of, topology
 from trimtab.admission.metrics import ReviewOutcome
 from trimtab.api import annotations as keys
-from trimtab.api import codec
+from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.documents import JSON
@@ -22,7 +22,7 @@ from trimtab.api.patches import json_patch
 from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
@@ -270,6 +270,19 @@ async def test_a_dry_run_before_the_pods_are_counted_gets_no_subset(processes: C
     process.server.requests.clear()
     assert (await process.ask(review("CREATE", newcomer(), dryRun=True))).patch is None
     assert process.server.requests == []
+
+
+@pytest.mark.parametrize(("minutes", "want"), [(-1, "a"), (1, "b")], ids=["no longer", "still"])
+async def test_a_dry_run_skips_a_subset_that_is_short_of_nodes(
+    minutes: int, want: str, processes: Callable[..., WebhookProcess]
+) -> None:
+    """For the time that the status says."""
+    process = processes()
+    short = {**topology(-1, -1), "spec": adaptive(2)}
+    until = times.format_time(process.clock.now() + minutes * 60 * SECOND)
+    short["status"]["shortages"] = [{"name": "a", "until": until}]
+    await process.create_topology(short)
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer(), dryRun=True))) == want
 
 
 async def test_a_dry_run_simulates_for_a_limited_time(processes: Callable[..., WebhookProcess]) -> None:

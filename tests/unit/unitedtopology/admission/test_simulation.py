@@ -289,6 +289,7 @@ async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: St
     await stage.world.user.delete(Node, "n1")
     await stage.world.settle()
     assert not on_demand(big().tree(), "default")
+    assert not task.done(), "a component that ends has failed"
     await cancel(task)
 
 
