@@ -416,6 +416,15 @@ async def test_a_confined_controller_leaves_other_namespaces_alone(cluster: Topo
     assert NAMESPACE_LABEL not in (await cluster.user.get(Namespace, "default")).metadata.labels
 
 
+async def test_a_confined_controller_manages_its_own_namespaces(cluster: TopologyCluster) -> None:
+    """Whatever else it leaves alone."""
+    await cluster.stop_controller()
+    cluster.settings = replace(SETTINGS, namespaces=frozenset({"default"}))
+    await cluster.start_controller()
+    await cluster.create_topology(subset("a", "z1", 5))
+    assert (await cluster.condition())[1] == "TargetNotFound"
+
+
 async def test_without_the_pod_webhook_it_is_disabled_and_reports_it(cluster: TopologyCluster) -> None:
     """The feature gate is false: the condition reports it, and nothing is written to pods or namespaces."""
     await cluster.stop_controller()
