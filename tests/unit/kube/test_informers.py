@@ -430,6 +430,24 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: p
     await cancel(task)
 
 
+async def test_a_change_that_an_index_cannot_take_is_not_reported() -> None:
+    """The store keeps the version before it; the next change is reported as one of that."""
+    stage = Stage()
+
+    def by_number(pod: Pod) -> Iterable[str]:
+        return (str(int(pod.spec.node_name)),)
+
+    stage.informer.add_index("number", by_number)
+    stage.put("a", "1")
+    async with stage.running():
+        stage.put("a", "none")
+        await stage.clock.advance(0)
+        assert (stage.diary.told, stage.informer.store.values("number")) == (["+a"], ["1"])
+        stage.put("a", "2")
+        await stage.clock.advance(0)
+    assert (stage.diary.told, stage.informer.store.values("number")) == (["+a", "~a"], ["2"])
+
+
 async def test_waiting_for_a_state() -> None:
     """A waiter is woken when the condition holds, immediately if it already does."""
     stage = Stage()

@@ -26,6 +26,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import object_key
+from trimtab.kube.runners import Result
 from trimtab.kube.transport import Request
 from trimtab.unitedtopology.controller.controller import SETTINGS
 from trimtab.unitedtopology.costs import target_size_text
@@ -414,6 +415,7 @@ async def test_a_confined_controller_leaves_other_namespaces_alone(cluster: Topo
     await cluster.start_controller()
     await cluster.create_topology(subset("a", "z1", 5))
     assert NAMESPACE_LABEL not in (await cluster.user.get(Namespace, "default")).metadata.labels
+    assert await cluster.controller.reconcile(object_key("default", "web")) == Result()
 
 
 async def test_a_confined_controller_manages_its_own_namespaces(cluster: TopologyCluster) -> None:
