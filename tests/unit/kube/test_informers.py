@@ -448,6 +448,42 @@ async def test_a_change_that_an_index_cannot_take_is_not_reported() -> None:
     assert (stage.diary.told, stage.informer.store.values("number")) == (["+a", "~a"], ["2"])
 
 
+async def test_a_watch_that_ends_without_any_event_is_a_problem_until_the_next_one() -> None:
+    """A server, or a proxy before it, that does so each time must be noticed."""
+    stage = Stage()
+    async with stage.running():
+        stage.server.cut_watches(cleanly=True)
+        await stage.clock.advance(0)
+        assert stage.informer.problem == "the server ends the watch without any event"
+        await stage.clock.advance(1)
+        assert stage.informer.problem == ""
+
+
+async def test_an_event_that_is_repeated_is_handled_once() -> None:
+    """A server may send one again, for example after a watch was resumed."""
+    stage = Stage()
+    stage.server.bad = Misbehaviour(repeat=1.0)
+    async with stage.running():
+        stage.put("a")
+        stage.put("a", "n1")
+        stage.drop("a")
+        await stage.clock.advance(0)
+    assert stage.diary.told == ["+a", "~a", "-a"]
+
+
+@pytest.mark.parametrize("is_served", [True, False], ids=["a list is complete", "the server does not know the kind"])
+async def test_waiting_until_it_is_known_whether_there_are_objects(is_served: bool) -> None:
+    """An optional kind may not be installed."""
+    stage = Stage()
+    stage.server.intercept = lambda _: None if is_served else failure(404, "NotFound")
+    waiting = asyncio.create_task(stage.informer.wait_known())
+    await stage.clock.advance(0)
+    assert not waiting.done()
+    async with stage.running():
+        await waiting
+        assert (stage.informer.synced, stage.informer.is_known) == (is_served, True)
+
+
 async def test_waiting_for_a_state() -> None:
     """A waiter is woken when the condition holds, immediately if it already does."""
     stage = Stage()
