@@ -484,6 +484,21 @@ async def test_waiting_until_it_is_known_whether_there_are_objects(is_served: bo
         assert (stage.informer.synced, stage.informer.is_known) == (is_served, True)
 
 
+async def test_a_kind_that_is_installed_later_is_listed() -> None:
+    """Until then it counts as known: there are no such objects."""
+    stage = Stage()
+    stage.put("a")
+    stage.server.intercept = lambda _: failure(404, "NotFound")
+    async with stage.running():
+        assert (stage.informer.absent, stage.informer.is_known, stage.informer.lists) == (True, True, 0)
+        answers = stage.informer.answers
+        stage.server.intercept = None
+        await stage.clock.advance(60)
+        assert (stage.informer.absent, stage.informer.synced, stage.informer.lists) == (False, True, 1)
+        assert stage.informer.answers > answers > 0
+    assert stage.diary.told == ["+a"]
+
+
 async def test_waiting_for_a_state() -> None:
     """A waiter is woken when the condition holds, immediately if it already does."""
     stage = Stage()
