@@ -499,6 +499,24 @@ async def test_a_kind_that_is_installed_later_is_listed() -> None:
     assert stage.diary.told == ["+a"]
 
 
+async def test_a_problem_that_comes_back_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Once each time: the watch has worked in between."""
+    stage = Stage()
+    stage.informer = Informer(stage.client.using(retry=NO_RETRIES), Pod, rng=stage.rng)
+    away = failure(503, "ServiceUnavailable", "away")
+    async with stage.running():
+        for _ in range(2):
+            stage.server.intercept = lambda _: away
+            stage.server.forget()
+            stage.server.expire_watches()
+            await stage.clock.advance(5)
+            stage.server.intercept = None
+            await stage.clock.advance(120)
+            stage.put("a")
+            await stage.clock.advance(0)
+    assert caplog.text.count("away") == 2
+
+
 async def test_waiting_for_a_state() -> None:
     """A waiter is woken when the condition holds, immediately if it already does."""
     stage = Stage()
