@@ -340,6 +340,7 @@ async def test_a_kind_that_cannot_be_read_is_requeued(cluster: TopologyCluster) 
     cluster.controller.view.is_known = lambda kind: kind != "CloneSet"  # type: ignore[method-assign]
     await cluster.create_topology(subset("a"), kind="CloneSet")
     assert (await cluster.topology()).status.conditions == ()
+    assert (await cluster.controller.reconcile(object_key("default", "web"))).requeue_after
 
 
 async def test_pods_that_are_cached_later_than_they_were_counted_are_counted_soon(cluster: TopologyCluster) -> None:
