@@ -459,6 +459,17 @@ async def test_a_watch_that_ends_without_any_event_is_a_problem_until_the_next_o
         assert stage.informer.problem == ""
 
 
+@pytest.mark.parametrize(("seconds", "is_problem"), [(4.999, True), (5.0, False)], ids=["too soon", "long enough"])
+async def test_a_quiet_watch_that_ends_is_a_problem_if_it_was_short(seconds: float, is_problem: bool) -> None:
+    """A server ends each watch sooner or later, whether or not there were events."""
+    stage = Stage()
+    async with stage.running():
+        await stage.clock.advance(seconds)
+        stage.server.cut_watches(cleanly=True)
+        await stage.clock.advance(0)
+        assert bool(stage.informer.problem) is is_problem
+
+
 async def test_an_event_that_is_repeated_is_handled_once() -> None:
     """A server may send one again, for example after a watch was resumed."""
     stage = Stage()
