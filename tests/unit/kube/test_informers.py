@@ -489,7 +489,7 @@ async def test_waiting_until_it_is_known_whether_there_are_objects(is_served: bo
     stage.server.intercept = lambda _: None if is_served else failure(404, "NotFound")
     waiting = asyncio.create_task(stage.informer.wait_known())
     await stage.clock.advance(0)
-    assert not waiting.done()
+    assert (waiting.done(), stage.informer.version) == (False, "")
     async with stage.running():
         await waiting
         assert (stage.informer.synced, stage.informer.is_known) == (is_served, True)

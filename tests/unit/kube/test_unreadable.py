@@ -164,7 +164,7 @@ async def test_what_another_reader_cannot_read_stays_reported() -> None:
     stage = Stage(ScaleDownPolicy, policy("a", 5, 1200))
     await stage.settle()
     await stage.tell("MODIFIED", policy("a", 11, 0))
-    assert stage.client.unreadable.current == ()
+    assert not stage.client.unreadable.current
     stage.client.unreadable.report(
         Resource.of(ScaleDownPolicy), RejectedObject("n", "a", "u", "11", ValueError("not by me"))
     )
