@@ -128,11 +128,14 @@ class AdmissionMetrics:
         if pods:
             self._refused.labels(reason.value).inc(pods)
 
-    def record_write(self, outcome: str, pods: int) -> None:
+    def record_write(self, pods: int) -> None:
         """Count a status update for so many pods."""
-        self._writes.labels(outcome).inc()
-        if outcome == "written":
-            self._batch.observe(pods)
+        self._writes.labels("written").inc()
+        self._batch.observe(pods)
+
+    def record_conflict(self) -> None:
+        """Count a status update that conflicted."""
+        self._writes.labels("conflict").inc()
 
     def record_withdrawal(self) -> None:
         """Count a withdrawn reservation."""

@@ -430,6 +430,104 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: p
     await cancel(task)
 
 
+async def test_a_change_that_an_index_cannot_take_is_not_reported() -> None:
+    """The store keeps the version before it; the next change is reported as one of that."""
+    stage = Stage()
+
+    def by_number(pod: Pod) -> Iterable[str]:
+        return (str(int(pod.spec.node_name)),)
+
+    stage.informer.add_index("number", by_number)
+    stage.put("a", "1")
+    async with stage.running():
+        stage.put("a", "none")
+        await stage.clock.advance(0)
+        assert (stage.diary.told, stage.informer.store.values("number")) == (["+a"], ["1"])
+        stage.put("a", "2")
+        await stage.clock.advance(0)
+    assert (stage.diary.told, stage.informer.store.values("number")) == (["+a", "~a"], ["2"])
+
+
+async def test_a_watch_that_ends_without_any_event_is_a_problem_until_the_next_one() -> None:
+    """A server, or a proxy before it, that does so each time must be noticed."""
+    stage = Stage()
+    async with stage.running():
+        stage.server.cut_watches(cleanly=True)
+        await stage.clock.advance(0)
+        assert stage.informer.problem == "the server ends the watch without any event"
+        await stage.clock.advance(1)
+        assert stage.informer.problem == ""
+
+
+@pytest.mark.parametrize(("seconds", "is_problem"), [(4.999, True), (5.0, False)], ids=["too soon", "long enough"])
+async def test_a_quiet_watch_that_ends_is_a_problem_if_it_was_short(seconds: float, is_problem: bool) -> None:
+    """A server ends each watch sooner or later, whether or not there were events."""
+    stage = Stage()
+    async with stage.running():
+        await stage.clock.advance(seconds)
+        stage.server.cut_watches(cleanly=True)
+        await stage.clock.advance(0)
+        assert bool(stage.informer.problem) is is_problem
+
+
+async def test_an_event_that_is_repeated_is_handled_once() -> None:
+    """A server may send one again, for example after a watch was resumed."""
+    stage = Stage()
+    stage.server.bad = Misbehaviour(repeat=1.0)
+    async with stage.running():
+        stage.put("a")
+        stage.put("a", "n1")
+        stage.drop("a")
+        await stage.clock.advance(0)
+    assert stage.diary.told == ["+a", "~a", "-a"]
+
+
+@pytest.mark.parametrize("is_served", [True, False], ids=["a list is complete", "the server does not know the kind"])
+async def test_waiting_until_it_is_known_whether_there_are_objects(is_served: bool) -> None:
+    """An optional kind may not be installed."""
+    stage = Stage()
+    stage.server.intercept = lambda _: None if is_served else failure(404, "NotFound")
+    waiting = asyncio.create_task(stage.informer.wait_known())
+    await stage.clock.advance(0)
+    assert (waiting.done(), stage.informer.version) == (False, "")
+    async with stage.running():
+        await waiting
+        assert (stage.informer.synced, stage.informer.is_known) == (is_served, True)
+
+
+async def test_a_kind_that_is_installed_later_is_listed() -> None:
+    """Until then it counts as known: there are no such objects."""
+    stage = Stage()
+    stage.put("a")
+    stage.server.intercept = lambda _: failure(404, "NotFound")
+    async with stage.running():
+        assert (stage.informer.absent, stage.informer.is_known, stage.informer.lists) == (True, True, 0)
+        answers = stage.informer.answers
+        stage.server.intercept = None
+        await stage.clock.advance(60)
+        assert (stage.informer.absent, stage.informer.synced, stage.informer.lists) == (False, True, 1)
+        assert stage.informer.answers > answers > 0
+    assert stage.diary.told == ["+a"]
+
+
+async def test_a_problem_that_comes_back_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Once each time: the watch has worked in between."""
+    stage = Stage()
+    stage.informer = Informer(stage.client.using(retry=NO_RETRIES), Pod, rng=stage.rng)
+    away = failure(503, "ServiceUnavailable", "away")
+    async with stage.running():
+        for _ in range(2):
+            stage.server.intercept = lambda _: away
+            stage.server.forget()
+            stage.server.expire_watches()
+            await stage.clock.advance(5)
+            stage.server.intercept = None
+            await stage.clock.advance(120)
+            stage.put("a")
+            await stage.clock.advance(0)
+    assert caplog.text.count("away") == 2
+
+
 async def test_waiting_for_a_state() -> None:
     """A waiter is woken when the condition holds, immediately if it already does."""
     stage = Stage()

@@ -156,6 +156,8 @@ async def test_shutting_down_processes_queued_keys_only() -> None:
     queue.shut_down()
     queue.add("c")
     queue.add_after("d", 1)
+    await clock.advance(0)
+    assert clock.sleepers == 0
     await clock.advance(5)
     assert await queue.get() == "a"
     with pytest.raises(ShutDown):

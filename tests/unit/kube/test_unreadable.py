@@ -23,6 +23,7 @@ from trimtab.kube.resources import RESOURCES, Resource, split
 from trimtab.kube.stores import key_of
 from trimtab.kube.transport import Request, Response
 from trimtab.kube.unreadable import UnreadableObject
+from trimtab.kube.watches import RejectedObject
 from trimtab.testing.clocks import VirtualClock
 
 
@@ -155,6 +156,20 @@ async def test_the_last_good_version_stays_until_the_object_is_corrected_or_dele
     assert {each.metadata.name: each.metadata.resource_version for each in stage.informer.store} == {"a": "13"}
     assert stage.deleted == ["b"]
     assert stage.client.unreadable.current == ()
+    await stage.close()
+
+
+async def test_what_another_reader_cannot_read_stays_reported() -> None:
+    """An informer that can read the object again withdraws its own report, once."""
+    stage = Stage(ScaleDownPolicy, policy("a", 5, 1200))
+    await stage.settle()
+    await stage.tell("MODIFIED", policy("a", 11, 0))
+    assert not stage.client.unreadable.current
+    stage.client.unreadable.report(
+        Resource.of(ScaleDownPolicy), RejectedObject("n", "a", "u", "11", ValueError("not by me"))
+    )
+    await stage.tell("MODIFIED", policy("a", 12, 0))
+    assert [each.reason for each in stage.client.unreadable.current] == ["not by me"]
     await stage.close()
 
 

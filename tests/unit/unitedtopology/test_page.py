@@ -65,7 +65,7 @@ def test_metrics_are_those_of_the_code() -> None:
     """Every name in the table exists."""
     metrics, admission = Metrics(), AdmissionMetrics()
     metrics.record_pods(1, "reconcile")
-    admission.record_write("written", 1)
+    admission.record_write(1)
     admission.record_refusals(RefusalReason.NOT_WANTED)
     admission.record_doubts(Doubt.NOT_FILLED)
     registries = (metrics.registry, admission.registry)

@@ -49,15 +49,13 @@ PodsOutside = Callable[[str], int]
 """How many active pods of an owner, by its UID, are in no subset, as last seen."""
 
 
-def no_pods_outside(owner: str) -> int:
+def no_pods_outside(_: str) -> int:
     """Without a cache of pods: all of them are taken to be in the status."""
-    del owner
     return 0
 
 
-def no_ended_pods(topology: Key) -> Mapping[str, str]:
+def no_ended_pods(_: Key) -> Mapping[str, str]:
     """Without a cache of pods: those that end without a request are noticed when the controller counts."""
-    del topology
     return {}
 
 

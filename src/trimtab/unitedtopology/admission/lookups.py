@@ -141,10 +141,10 @@ class Lookups:
         owned = (each for each in sets.items if each.metadata.controller and each.metadata.controller.uid == uid)
         return {each.metadata.uid for each in owned}
 
-    async def _nodes(self, names: Iterable[str]) -> dict[str, Node]:
+    async def _nodes(self, names: Iterable[str]) -> dict[str, Node | None]:
+        """Read nodes, by name; None for those that do not exist."""
         wanted = [name for name in dict.fromkeys(names) if name]
-        found = await asyncio.gather(*(self._node(name) for name in wanted))
-        return {name: node for name, node in zip(wanted, found, strict=True) if node is not None}
+        return dict(zip(wanted, await asyncio.gather(*map(self._node, wanted)), strict=True))
 
     async def _node(self, name: str) -> Node | None:
         try:

@@ -131,7 +131,7 @@ class Simulation:
         try:
             new = _in_namespace(codec.convert(pod, Pod), namespace)
             reservation = _reservation(new)
-            self._forget(reservation)
+            self.forget(reservation)
             self._catch_up()
             return self._find(new, reservation)
         except InvalidError as error:
@@ -151,7 +151,9 @@ class Simulation:
 
     def forget(self, reservation: str) -> None:
         """Do not assume a pod any longer."""
-        self._forget(reservation)
+        assumed = self._assumed.pop(reservation, None)
+        if assumed is not None:
+            self.snapshot.drop(Pod, assumed.namespace, assumed.name)
 
     # Assumed pods.
 
@@ -173,16 +175,11 @@ class Simulation:
         """Drop assumed pods that have expired, and assume pods of other processes that have no node yet."""
         now = self._clock.monotonic()
         for reservation in [name for name, assumed in self._assumed.items() if assumed.until <= now]:
-            self._forget(reservation)
+            self.forget(reservation)
         for reservation in list(islice(self._waiting, _CATCH_UP)):
             pod = self._waiting.pop(reservation)
             if reservation not in self._assumed:
                 self._find(pod, reservation)
-
-    def _forget(self, reservation: str) -> None:
-        assumed = self._assumed.pop(reservation, None)
-        if assumed is not None:
-            self.snapshot.drop(Pod, assumed.namespace, assumed.name)
 
     # Events.
 
@@ -207,16 +204,14 @@ class Simulation:
         elif pod.spec.node_name:
             self._settle(reservation)
             self.snapshot.put(pod)
-        elif not reservation:
-            return
         elif _is_unschedulable(pod):
             self._settle(reservation)
-        elif reservation not in self._assumed:
+        elif reservation and reservation not in self._assumed:
             self._waiting[reservation] = pod
 
     def _settle(self, reservation: str) -> None:
         self._waiting.pop(reservation, None)
-        self._forget(reservation)
+        self.forget(reservation)
 
     def _subscribe(self, cache: Cache[Any], *, replay: bool) -> None:
         cache.subscribe(added=self.seen, updated=lambda _, new: self.seen(new), deleted=self.gone, replay=replay)

@@ -97,7 +97,6 @@ class StatusBatcher:
     def withdraw(self, key: Key, reservation: str) -> None:
         """Remove a reservation whose pod was admitted without it."""
         batch = self._batch(key)
-        batch.pending.creations.pop(reservation, None)
         batch.pending.withdrawn.add(reservation)
         self.metrics.record_withdrawal()
         self._start(batch)

@@ -40,9 +40,8 @@ CachedWorkload = Callable[[str, str, str], Workload | None]
 """A workload as last seen, by kind, namespace and name."""
 
 
-def no_workload(kind: str, namespace: str, name: str) -> None:
+def no_workload(_kind: str, _namespace: str, _name: str) -> None:
     """Without a cache of workloads: owners other than ReplicaSets are read."""
-    del kind, namespace, name
 
 
 @dataclass(frozen=True, slots=True)

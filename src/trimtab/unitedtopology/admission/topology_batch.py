@@ -87,9 +87,9 @@ class TopologyBatch:
 
     @property
     def has_memory(self) -> bool:
-        """Whether anything is remembered of the UnitedTopology."""
-        is_known = self._written is not None or bool(self._listed_version) or self._has_former
-        return is_known or (self._size, self._pace) != (None, None)
+        """Whether anything but the pace is remembered of the UnitedTopology: also one that was not found has a pace."""
+        is_known = self._written is not None or self._size is not None
+        return is_known or bool(self._listed_version) or self._has_former
 
     @property
     def _has_former(self) -> bool:
@@ -222,9 +222,9 @@ class TopologyBatch:
                 UnitedTopology, name, patch, namespace=namespace, subresource="status"
             )
         except Conflict:
-            self._shared.metrics.record_write("conflict", 0)
+            self._shared.metrics.record_conflict()
             raise
-        self._shared.metrics.record_write("written", pods)
+        self._shared.metrics.record_write(pods)
         return written
 
     def _paced(self, started: int) -> float:

@@ -41,7 +41,7 @@ from trimtab.unitedtopology.costs import Change
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab.unitedtopology.readiness import Readiness, evaluator
-from trimtab.unitedtopology.targets import replicas_of
+from trimtab.unitedtopology.targets import Target
 from trimtab.unitedtopology.view import View
 
 COMPONENT = "trimtab-unitedtopology"
@@ -145,7 +145,7 @@ class Controller:
             return Result(_STALE_SECONDS)
         self._triggers.wait_for_nodes(key, counted.members, counted.pods)
         if counted.target is not None:  # without its size, percentages and so levels are unknown
-            await self._annotate(counted)
+            await self._annotate(counted, counted.target)
         wait = soonest(await self._rescheduler.run(counted), await self._returner.run(counted))
         await self._revert(self.view.former_pods(counted.topology, counted.target))
         return Result(soonest(counted.recheck, wait, self._size_expires_in(counted)))
@@ -184,11 +184,10 @@ class Controller:
 
     # Pods.
 
-    async def _annotate(self, counted: CountedTopology) -> None:
+    async def _annotate(self, counted: CountedTopology, target: Target) -> None:
         """Annotate pods that were matched, and write the costs of all: after the status that counts them."""
-        topology, target = counted.topology, counted.target
-        revision = target.revision if target is not None else ""
-        bands = levels.bands(topology, counted.members, replicas=replicas_of(target), revision=revision)
+        topology = counted.topology
+        bands = levels.bands(topology, counted.members, replicas=target.replicas, revision=target.revision)
         changes: list[tuple[Pod, Change]] = []
         for pod, member in zip(counted.pods, counted.members, strict=True):
             if member.active:

@@ -18,6 +18,7 @@ from trimtab.subsets.demand import ListedPods, Owner
 from trimtab.subsets.members import Member
 from trimtab.testing.builders import PodBuilder, node, pod
 from trimtab.testing.clocks import VirtualClock
+from trimtab.unitedtopology.admission import lookups
 from trimtab.unitedtopology.admission.allocator import deletion_of
 from trimtab.unitedtopology.admission.lookups import Lookups
 
@@ -49,6 +50,12 @@ class Reads:
         if owner:
             tree["metadata"]["ownerReferences"] = [reference("ReplicaSet", "web-1", owner)]
         return str(self.server.put(*PODS, tree)["metadata"]["uid"])
+
+    def selectors(self) -> list[tuple[str, str]]:
+        """What was listed since the last call of `paths`, and by which labels."""
+        plurals = ("pods", "replicasets")
+        lists = [each for each in self.server.requests if each.path.endswith(plurals)]
+        return [(each.path.rpartition("/")[2], dict(each.params).get("labelSelector", "")) for each in lists]
 
     def paths(self) -> list[str]:
         """What was read since the last call."""
@@ -91,6 +98,16 @@ async def test_terminating_pods_are_read_once(reads: Reads) -> None:
     assert reads.lookups.known_terminating({"gone": LATE}, namespace="shop") == frozenset()
 
 
+async def test_only_the_last_terminating_pods_are_remembered(reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are read again, with the same answer."""
+    monkeypatch.setattr(lookups, "_REMEMBERED", 2)
+    entries = dict.fromkeys(("p1", "p2", "p3"), EARLY)
+    for name, since in entries.items():
+        assert await reads.lookups.confirm_terminating({name: since}, namespace="shop") == {name}
+    assert reads.lookups.known_terminating(entries, namespace="shop") == {"p2", "p3"}
+    assert await reads.lookups.confirm_terminating(entries, namespace="shop") == {"p1", "p2", "p3"}
+
+
 async def test_pods_are_read_by_name_once_each(reads: Reads) -> None:
     """Those that do not exist are left out."""
     reads.pod(made("p1"))
@@ -125,6 +142,7 @@ async def test_the_pods_of_an_owner_are_listed(reads: Reads) -> None:
     assert await reads.lookups.owned_pods(owner, namespace="shop") == ListedPods(
         2, frozenset({"of-p1", "of-p3", "of-p4"})
     )
+    assert reads.selectors() == [("pods", "app=web")]
     gone = Owner("ReplicaSet", "none", uid, 3)
     assert await reads.lookups.owned_pods(gone, namespace="shop") == ListedPods()
 
@@ -156,6 +174,7 @@ async def test_a_recount_observes_the_pods_of_all_replicasets_of_a_deployment(re
     }
     assert (found.replicas, found.revision) == (6, "r1")
     assert found.version == str(reads.server.version)
+    assert reads.selectors() == [("replicasets", "app=web"), ("pods", "app=web")]
     assert [path for path in reads.paths() if path.startswith("n")] == ["n2", "n3"]
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.lab.rollouts import KIND, OWNERS
 from tests.unit.kube.fakes import FakeServer
-from tests.unit.unitedtopology.admission.test_status_batcher import PODS, TOPOLOGIES, pod, topology
+from tests.unit.unitedtopology.admission.test_status_batcher import TOPOLOGIES, BusyClock, full_of, topology
 from trimtab.admission.metrics import ReviewOutcome
 from trimtab.api import annotations as keys
-from trimtab.api import codec
+from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.documents import JSON
@@ -22,11 +22,9 @@ from trimtab.api.patches import json_patch
 from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
-from trimtab.testing.clocks import VirtualClock
-from trimtab.unitedtopology.admission.deletion_reviews import CHECK_AFTER, is_dry_run
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.pod_reviews import Simulate, _is_affected_by_peers
 from trimtab.unitedtopology.metrics import Doubt
@@ -61,7 +59,7 @@ class WebhookProcess:
         allowed_fields: tuple[str, ...] = (),
         owners: ReplicaSetOwners = DEPLOYMENTS,
     ) -> None:
-        self.clock = VirtualClock()
+        self.clock = BusyClock()
         self.server = FakeServer(self.clock)
         client = Client(self.server, clock=self.clock)
         self.subsets = SubsetHooks(
@@ -204,6 +202,24 @@ async def test_a_pod_is_created_with_the_cost_of_its_level(
     assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
+async def test_without_a_cache_of_pods_a_full_subset_stays_full(processes: Callable[..., WebhookProcess]) -> None:
+    """Pods that ended are noticed when the controller counts."""
+    process = processes()
+    await process.create_topology(full_of("p"))
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "b"
+
+
+async def test_the_last_pod_that_an_owner_wants_is_reserved_without_a_read(
+    processes: Callable[..., WebhookProcess],
+) -> None:
+    """Without a cache of pods, all pods of the owner are taken to be in the status."""
+    process = processes()
+    await process.create_topology(topology(1, -1), replicas=1)
+    process.server.requests.clear()
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "a"
+    assert [request.method for request in process.server.requests] == ["PATCH"]
+
+
 async def test_a_pod_beyond_all_maxima_gets_no_subset(processes: Callable[..., WebhookProcess]) -> None:
     """Without a cache of pods none has ended, as far as that is known."""
     process = processes()
@@ -222,6 +238,66 @@ async def test_a_repeated_review_makes_no_second_reservation(processes: Callable
     again = await process.ask(review("CREATE", shaped, uid="0-2"))
     assert (again.allowed, again.patch) == (True, None)
     assert len(process.row["creating"]) == 1
+
+
+async def test_a_dry_run_gets_the_same_answer_and_reserves_nothing(processes: Callable[..., WebhookProcess]) -> None:
+    """However often it is repeated."""
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    answers = [await process.ask(review("CREATE", newcomer(), dryRun=True)) for _ in range(2)]
+    assert [subset_of(newcomer(), answer) for answer in answers] == ["a", "a"]
+    assert not process.row.get("creating")
+
+
+async def test_a_dry_run_counts_reservations_that_the_watch_has_not_shown(
+    processes: Callable[..., WebhookProcess],
+) -> None:
+    """This process made them: the answer is the one that the next pod gets."""
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    process.server._watchers.clear()  # noqa: SLF001 - the watch shows nothing any more
+    await process.ask(review("CREATE", newcomer()))
+    answer = await process.ask(review("CREATE", newcomer(), uid="0-2", dryRun=True))
+    assert subset_of(newcomer(), answer) == "b"
+
+
+async def test_a_dry_run_before_the_pods_are_counted_gets_no_subset(processes: Callable[..., WebhookProcess]) -> None:
+    """It reads nothing, and counts nothing."""
+    process = processes()
+    uncounted = topology(1, -1)
+    uncounted["metadata"]["generation"] = 2
+    await process.create_topology(uncounted)
+    process.server.requests.clear()
+    assert (await process.ask(review("CREATE", newcomer(), dryRun=True))).patch is None
+    assert process.server.requests == []
+
+
+@pytest.mark.parametrize(("minutes", "want"), [(-1, "a"), (1, "b")], ids=["no longer", "still"])
+async def test_a_dry_run_skips_a_subset_that_is_short_of_nodes(
+    minutes: int, want: str, processes: Callable[..., WebhookProcess]
+) -> None:
+    """For the time that the status says."""
+    process = processes()
+    short = {**topology(-1, -1), "spec": adaptive(2)}
+    until = times.format_time(process.clock.now() + minutes * 60 * SECOND)
+    short["status"]["shortages"] = [{"name": "a", "until": until}]
+    await process.create_topology(short)
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer(), dryRun=True))) == want
+
+
+async def test_a_dry_run_simulates_for_a_limited_time(processes: Callable[..., WebhookProcess]) -> None:
+    """The process answers no other request meanwhile."""
+    tried: list[str] = []
+
+    def slowly(tree: JSON, namespace: str) -> bool:
+        only_b(tried)(tree, namespace)
+        process.clock.work(0.2)
+        return False
+
+    process = processes(slowly)
+    await process.create_topology({**topology(*[-1] * 5), "spec": adaptive(5)})
+    answer = await process.ask(review("CREATE", newcomer(), dryRun=True))
+    assert (subset_of(newcomer(), answer), tried) == ("c", ["a", "b"])
 
 
 async def test_annotations_of_the_template_are_no_reservation(processes: Callable[..., WebhookProcess]) -> None:
@@ -356,6 +432,17 @@ async def test_a_patch_that_does_not_apply_withdraws_the_reservation(processes: 
     await process.until(lambda: [each["reason"] for each in process.server.objects("events")] == ["PatchFailed"])
 
 
+async def test_a_subset_whose_patch_does_not_apply_has_no_node(processes: Callable[..., WebhookProcess]) -> None:
+    """Adaptive takes the next one."""
+    process = processes(lambda _tree, _namespace: True)
+    spec = adaptive(2)
+    spec["subsets"][0]["patch"] = {"spec": {"containers": [{"name": "main", "image": "web:2"}]}}
+    await process.create_topology({**topology(-1, -1), "spec": spec})
+    nameless = newcomer()
+    nameless["spec"]["containers"] = [{"image": "web:1"}]
+    assert subset_of(nameless, await process.ask(review("CREATE", nameless))) == "b"
+
+
 @pytest.mark.parametrize(
     ("allowed", "want"),
     [pytest.param((), None, id="without consent"), pytest.param(("serviceAccountName",), "a", id="with consent")],
@@ -416,50 +503,6 @@ async def test_other_reviews_are_admitted(
     await process.create_topology(topology(1))
     response = await process.ask(request_of())
     assert (response.allowed, response.patch) == (True, None)
-
-
-async def test_a_deletion_is_announced_and_checked_later(processes: Callable[..., WebhookProcess]) -> None:
-    """The pod still exists: after a while the entry is reverted."""
-    process = processes()
-    divided = topology(1, -1)
-    divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await process.create_topology(divided)
-    stored = process.server.put(*PODS, pod("p"))
-    assert (await process.ask(review("DELETE", stored, name="p"), 1)).allowed
-    assert list(process.row["deleting"]) == ["p"]
-    await process.clock.advance(CHECK_AFTER)
-    await process.until(lambda: not process.row.get("deleting"))
-
-
-async def test_an_eviction_is_announced(processes: Callable[..., WebhookProcess]) -> None:
-    """The review shows no pod, so it is read."""
-    process = processes()
-    divided = topology(1, -1)
-    divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await process.create_topology(divided)
-    process.server.put(*PODS, pod("p"))
-    eviction = {"metadata": {"name": "p", "namespace": "shop"}}
-    assert (await process.ask(review("CREATE", eviction, name="p", sub="eviction"), 1)).allowed
-    assert list(process.row["deleting"]) == ["p"]
-
-
-@pytest.mark.parametrize(
-    ("request_of", "want"),
-    [
-        pytest.param(lambda: review("DELETE", pod("p")), False, id="a deletion"),
-        pytest.param(lambda: review("DELETE", pod("p"), dryRun=True), True, id="by the review"),
-        pytest.param(lambda: review("DELETE", pod("p"), options={"dryRun": ["All"]}), True, id="by the options"),
-        pytest.param(
-            lambda: review("CREATE", {"deleteOptions": {"dryRun": ["All"]}}, sub="eviction"),
-            True,
-            id="by the eviction's body",
-        ),
-        pytest.param(lambda: review("CREATE", {"deleteOptions": None}, sub="eviction"), False, id="an eviction"),
-    ],
-)
-def test_dry_runs_are_recognized(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
-    """By any of the fields that can say so."""
-    assert is_dry_run(request_of()) is want
 
 
 ZONES = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.unitedtopology.clusters import TopologyCluster, subset
 from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import Level
+from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Unreachable
+from trimtab.ranking.costs import Band
+from trimtab.testing.builders import pod
+from trimtab.unitedtopology.admission.scaledown_preparation import SETTLE, _interleaved
 
 THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
 
@@ -28,10 +37,11 @@ async def prepare(cluster: TopologyCluster, size: int) -> int:
 
 
 async def test_only_changed_costs_are_written(cluster: TopologyCluster) -> None:
-    """Of nine pods in thirds, bound for six, one of each third; a second time nothing."""
+    """Of nine pods in thirds, bound for six, one of each third; a second time nothing. For one pod, all but that."""
     await divided(cluster, 3)
     assert await prepare(cluster, 6) == 3
     assert await prepare(cluster, 6) == 0
+    assert await prepare(cluster, 1) == 5
 
 
 async def test_the_annotation_has_size_and_expiry(cluster: TopologyCluster) -> None:
@@ -41,6 +51,14 @@ async def test_the_annotation_has_size_and_expiry(cluster: TopologyCluster) -> N
     await prepare(cluster, 3)
     notes = {pod.metadata.annotations.get(AIMED_SIZE) for pod in await cluster.pods()}
     assert notes == {None, f"3@{now + 15}"}
+
+
+async def test_the_watches_of_other_controllers_get_time_to_show_the_costs(cluster: TopologyCluster) -> None:
+    """The controller that deletes pods has a watch of its own."""
+    await divided(cluster, 2)
+    started = cluster.clock.monotonic()
+    await prepare(cluster, 3)
+    assert cluster.clock.monotonic() - started >= SETTLE * SECOND
 
 
 async def test_for_size_zero_nothing_is_written(cluster: TopologyCluster) -> None:
@@ -63,10 +81,10 @@ async def test_every_prefix_has_the_same_effect_on_a_smaller_scale(cluster: Topo
 async def test_a_foreign_cost_is_left_alone(cluster: TopologyCluster) -> None:
     """It counts as theirs at every size."""
     await divided(cluster, 2)
-    pod = (await cluster.pods())[0]
-    await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
+    first = (await cluster.pods())[0]
+    await cluster.patch(Pod, first.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
     await prepare(cluster, 3)
-    assert (await cluster.get(Pod, pod.metadata.name)).metadata.annotations[DELETION_COST] == "5"
+    assert (await cluster.get(Pod, first.metadata.name)).metadata.annotations[DELETION_COST] == "5"
 
 
 async def test_a_failed_write_does_not_prevent_the_scale_down(cluster: TopologyCluster) -> None:
@@ -82,3 +100,28 @@ async def test_a_workload_without_a_united_topology_is_not_delayed(cluster: Topo
     """There is nothing to prepare."""
     await cluster.deploy(3)
     assert await prepare(cluster, 1) == 0
+
+
+SUBSETS = 3
+BANDS = [Band(level, subset, SUBSETS) for level in Level for subset in range(SUBSETS)]
+
+
+@given(st.lists(st.integers(min_value=0, max_value=5), min_size=len(BANDS), max_size=len(BANDS)))
+def test_costs_are_written_to_equal_shares_of_all_bands(sizes: list[int]) -> None:
+    """Pods to delete come first. Whenever time runs out, no band is ahead of another by more than one of its pods."""
+    total = dict(zip(BANDS, sizes, strict=True))
+    changes = [(band, pod(f"p{at}-{number}").build()) for at, band in enumerate(BANDS) for number in range(sizes[at])]
+    bands = {each.metadata.name: band for band, each in changes}
+    order = [bands[each.metadata.name] for each, _ in _interleaved((band, each, {}) for band, each in changes)]
+    assert Counter(order) == {band: size for band, size in total.items() if size}
+    is_kept = [band.level is not Level.REDUNDANT for band in order]
+    assert is_kept == sorted(is_kept)
+    for size in set(sizes) - {0}:
+        equal = sorted((band for band in BANDS if total[band] == size), key=order.index)
+        assert equal == sorted(equal, key=lambda band: band.centre), "the one that is emptied first comes first"
+    for kept in (False, True):
+        group = [band for band in total if total[band] and (band.level is not Level.REDUNDANT) is kept]
+        written: Counter[Band] = Counter()
+        for band in (each for each, is_in in zip(order, is_kept, strict=True) if is_in is kept):
+            written[band] += 1
+            assert all(written[band] / total[band] <= (written[other] + 1) / total[other] for other in group)

@@ -107,14 +107,25 @@ async def test_assumed_pods_count(stage: Stage) -> None:
 
 
 async def test_the_same_reservation_counts_once(stage: Stage) -> None:
-    """A round that is repeated asks again for the same pod."""
-    assert [stage.ask(big(), "one") for _ in range(3)] == [True, True, True]
+    """A round that is repeated asks again for the same pod, also where no second one fits beside it."""
+    whole = pod("").requests(cpu="4")
+    assert [stage.ask(whole, "one") for _ in range(3)] == [True, True, True]
+    assert not stage.ask(whole, "two")
+
+
+async def test_a_simulation_follows_caches_that_are_filled_already(stage: Stage) -> None:
+    """It is made when it is needed first."""
+    simulation = Simulation(stage.view, stage.world.clock)
+    simulation.follow()
+    assert simulation(big().tree(), "default") is True
 
 
 async def test_an_assumed_pod_expires(stage: Stage) -> None:
     """The pod never came."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two"), stage.ask(big(), "three")] == [True, True, False]
-    await stage.world.advance(ASSUMED_SECONDS + 1)
+    await stage.world.clock.advance(ASSUMED_SECONDS - 0.001)
+    assert not stage.ask(big(), "three"), "it may still come"
+    await stage.world.clock.advance(0.001)
     assert stage.ask(big(), "three")
 
 
@@ -130,6 +141,7 @@ async def test_pods_of_other_processes_count_once_they_are_seen(stage: Stage) ->
     """Another process admitted two pods, which are not scheduled yet."""
     await create(stage, "p1", "one")
     await create(stage, "p2", "two")
+    assert not stage.simulation.is_certain(big().tree(), "default")
     assert not stage.ask(big(), "three")
 
 
@@ -153,6 +165,17 @@ async def test_a_running_pod_counts_on_its_node(stage: Stage) -> None:
     await stage.world.user.delete(Pod, "p1", namespace="default", grace_period_seconds=0)
     await stage.world.settle()
     assert stage.ask(big(), "three")
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["that this process has assumed", "of another process"])
+async def test_a_pod_that_is_deleted_before_it_has_a_node_takes_no_capacity(stage: Stage, is_ours: bool) -> None:
+    """What was assumed for it is free at once."""
+    if is_ours:
+        assert stage.ask(big(), "one")
+    await create(stage, "p1", "one")
+    await stage.world.user.delete(Pod, "p1", namespace="default", grace_period_seconds=0)
+    await stage.world.settle()
+    assert [stage.ask(big(), "two"), stage.ask(big(), "three")] == [True, True]
 
 
 async def test_a_terminating_pod_counts_as_gone(stage: Stage) -> None:
@@ -208,8 +231,10 @@ async def test_what_is_not_evaluated_is_in_doubt(stage: Stage, tree: JSON, why: 
 
 
 async def test_before_the_caches_are_filled_every_pod_is_in_doubt(cluster: TopologyCluster) -> None:
-    """Nobody is kept waiting."""
-    assert Stage(cluster).ask(big()) is Doubt.NOT_FILLED
+    """No request is kept waiting, and no pod is evicted."""
+    stage = Stage(cluster)
+    assert stage.ask(big()) is Doubt.NOT_FILLED
+    assert not stage.simulation.is_certain(big().tree(), "default")
 
 
 async def test_namespaces_that_terms_select_are_known(stage: Stage) -> None:
@@ -259,11 +284,12 @@ async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: St
     assert not len(simulation.snapshot.nodes)
     await stage.world.user.create(UnitedTopology, topology_tree("adaptive", "Adaptive"), namespace="default")
     await stage.world.settle()
-    assert on_demand.synced
-    assert not on_demand(too_large, "default")
+    assert (on_demand.synced, on_demand.problems) == (True, [])
+    assert [on_demand(tree, "default") for tree in (too_large, big().tree())] == [False, True]
     await stage.world.user.delete(Node, "n1")
     await stage.world.settle()
     assert not on_demand(big().tree(), "default")
+    assert not task.done(), "a component that ends has failed"
     await cancel(task)
 
 

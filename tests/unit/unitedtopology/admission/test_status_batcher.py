@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +21,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Unreachable
+from trimtab.kube.errors import Conflict, Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
 from trimtab.subsets.allocation import PodCreation
@@ -79,13 +82,13 @@ class BusyClock(VirtualClock):
 class WebhookProcess:
     """One webhook process and the server behind it; the test sets its cache."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random | None = None) -> None:
         self.clock = BusyClock()
         self.server = FakeServer(self.clock)
         self.cached: JSON = {}
         self.ended: dict[str, str] = {}
         client = Client(self.server, clock=self.clock)
-        self.batcher = StatusBatcher(client, self._cached, ended=lambda _: self.ended, rng=random.Random(1))
+        self.batcher = StatusBatcher(client, self._cached, ended=lambda _: self.ended, rng=rng)
 
     def _cached(self, key: Key) -> UnitedTopology | None:
         del key
@@ -136,7 +139,7 @@ def _name(placed: Assignment | None) -> str | None:
 @pytest.fixture
 async def process() -> AsyncIterator[WebhookProcess]:
     """A webhook process."""
-    running = WebhookProcess()
+    running = WebhookProcess(random.Random(1))
     yield running
     await running.batcher.close()
 
@@ -149,6 +152,23 @@ async def test_concurrent_admissions_share_one_status_write(process: WebhookProc
     assert all(request.urgent for request in process.server.requests), "an API server waits for it"
 
 
+async def test_writes_and_the_pods_that_share_them_are_counted(process: WebhookProcess) -> None:
+    """A conflict is a write of its own, and of no pods."""
+    process.put(topology(2, -1))
+    process.server.put(*TOPOLOGIES, topology(2, -1))
+    process.server.put(*PODS, pod("p"))
+    creations = [process.batcher.reserve(KEY, PodCreation(f"of-{number}", "r1")) for number in range(3)]
+    await process.settled(asyncio.gather(*creations, process.batcher.announce_deletion(KEY, "p", "")))
+    value = process.batcher.metrics.registry.get_sample_value
+    assert value("trimtab_subset_status_writes_total", {"outcome": "written"}) == 1
+    assert value("trimtab_subset_status_writes_total", {"outcome": "conflict"}) == 1
+    assert (value("trimtab_subset_batch_pods_count"), value("trimtab_subset_batch_pods_sum")) == (1, 4)
+    process.batcher.withdraw(KEY, "of-0")
+    await process.idle()
+    assert (value("trimtab_subset_batch_pods_count"), value("trimtab_subset_batch_pods_sum")) == (2, 4)
+    assert value("trimtab_subset_reservations_withdrawn_total") == 1
+
+
 async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookProcess) -> None:
     """Reservations of another process are seen in the second attempt."""
     process.put(topology(1, -1))
@@ -157,6 +177,25 @@ async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookPr
     process.server.put(*TOPOLOGIES, other)
     assert await process.reserve("1") == ["b"]
     assert process.writes == 2
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["which the watch has shown", "which is read"])
+async def test_after_a_conflict_a_newer_version_is_decided_from(is_seen: bool, process: WebhookProcess) -> None:
+    """It is read only if the watch has not shown it yet."""
+    process.put(topology(1, -1))
+
+    def lose(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH" and process.writes == 1:
+            other = topology(1, -1)
+            other["status"]["subsetStatuses"][0]["creating"] = {"of-x": "2026-01-01T00:00:00Z"}
+            stored = process.server.put(*TOPOLOGIES, other)
+            process.cached = stored if is_seen else process.cached
+        return None
+
+    process.server.intercept = lose
+    assert await process.reserve("1") == ["b"]
+    methods = [request.method for request in process.server.requests]
+    assert methods == (["PATCH", "PATCH"] if is_seen else ["PATCH", "GET", "PATCH"])
 
 
 async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProcess) -> None:
@@ -171,10 +210,53 @@ async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProce
         return None
 
     process.server.intercept = slowly
+    for name in "123":
+        await process.reserve(name)
+    assert all((later - earlier) / SECOND < 0.15 for earlier, later in pairwise(moments))
+    assert len(moments) == 3
+
+
+async def test_writes_that_the_watch_has_shown_are_those_of_others_too(process: WebhookProcess) -> None:
+    """Nothing conflicted, as this process knew of them in time; it waits for a turn all the same."""
+    process.put(topology(-1))
+    moments: list[int] = []
+
+    def slowly(_: Request) -> Response | Exception | None:
+        moments.append(process.clock.monotonic())
+        process.clock.work(0.05)
+        return None
+
+    process.server.intercept = slowly
     await process.reserve("1")
+    (stored,) = process.server.objects("unitedtopologies")
+    process.put(stored)
     await process.reserve("2")
+    await process.reserve("3")
+    assert process.writes == len(moments) == 3
+    assert (moments[2] - moments[1]) / SECOND > 0.2
+
+
+async def test_a_request_that_comes_during_a_write_waits_about_as_long_as_the_write_took(
+    process: WebhookProcess,
+) -> None:
+    """Other processes can start to write in between."""
+    process.put(topology(-1))
+    moments: list[int] = []
+    later: list[asyncio.Future[Assignment | None]] = []
+
+    def slowly(_: Request) -> Response | Exception | None:
+        moments.append(process.clock.monotonic())
+        process.clock.work(0.1)
+        if len(moments) == 1:
+            later.append(asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation("of-2", "r1"))))
+        return None
+
+    process.server.intercept = slowly
+    process.server.bad.latency = 0.001
+    await process.reserve("1")
+    await process.settled(later[0])
     first, second = moments
-    assert (second - first) / SECOND < 0.15
+    assert 0.07 <= (second - first) / SECOND - 0.1 <= 0.14
 
 
 async def test_a_turn_is_waited_for_once(process: WebhookProcess) -> None:
@@ -232,22 +314,27 @@ async def test_with_other_writers_the_next_request_waits_for_its_turn(contended:
 @pytest.mark.parametrize(
     ("counted", "waits"),
     [
-        pytest.param("7", False, id="two webhooks have written"),
-        pytest.param("", True, id="only the controller has written, which takes no turns"),
+        pytest.param(["7", "7", "7", "7"], False, id="two webhooks have written"),
+        pytest.param([""], True, id="one webhook has written"),
+        pytest.param(["1", "2", "3", "4"], True, id="only the controller has written, which takes no turns"),
     ],
 )
-async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bool, contended: WebhookProcess) -> None:
+async def test_a_turn_comes_when_two_others_have_written(
+    counted: list[str], waits: bool, contended: WebhookProcess
+) -> None:
     """Which is sooner than the timeout."""
     waiting = asyncio.ensure_future(contended.reserve("2"))
     started = contended.clock.monotonic()
-    for number in range(4):
+    for number, version in enumerate(counted):
         (stored,) = contended.server.objects("unitedtopologies")
-        status = {**stored["status"], "countedVersion": counted or str(number), "replicas": number}
+        status = {**stored["status"], "countedVersion": version, "replicas": number}
         contended.put({**stored, "status": status})
         for _ in range(30):
             await contended.clock.advance(0.001)
     await contended.settled(waiting)
-    assert (contended.clock.monotonic() - started > 0.28 * SECOND) is waits
+    waited = (contended.clock.monotonic() - started) / SECOND
+    assert (waited > 0.28) is waits
+    assert waited < 1.3 * pacing.LONGEST_TURN + 0.1, "with the write itself"
 
 
 async def test_an_old_cache_denies_no_pod_a_subset(process: WebhookProcess) -> None:
@@ -304,6 +391,16 @@ async def test_a_deleted_united_topology_assigns_no_subset(process: WebhookProce
     assert await process.reserve("1") == [None]
 
 
+async def test_nothing_is_kept_of_topologies_that_do_not_exist(process: WebhookProcess) -> None:
+    """They were deleted while requests about them were pending; a process runs for months."""
+    missing = [Key(f"shop/{number}") for number in range(5)]
+    work = asyncio.gather(*(process.batcher.reserve(key, PodCreation("of-1", "r1")) for key in missing))
+    assert await process.settled(work) == [None] * 5
+    process.batcher.withdraw(KEY, "of-1")
+    await process.idle()
+    assert process.batcher._batches == {}  # noqa: SLF001 - a leak shows nowhere else
+
+
 async def test_a_deletion_is_announced_once(process: WebhookProcess) -> None:
     """By any number of requests, and kept with the reservation while the pod is not counted."""
     process.put(topology(2, -1))
@@ -333,6 +430,54 @@ async def test_nothing_is_announced(stored: JSON | None, uid: str, process: Webh
     assert process.writes == 0
 
 
+@pytest.fixture
+async def lost(caplog: pytest.LogCaptureFixture) -> Callable[[], list[dict[str, Any]]]:
+    """Returns the errors that nothing has retrieved; asyncio would log a traceback of each."""
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
+    caplog.set_level(logging.CRITICAL)  # a record of a log call would keep its error alive
+
+    def collect() -> list[dict[str, Any]]:
+        gc.collect()
+        return found
+
+    return collect
+
+
+async def test_the_size_is_not_read_to_the_end_after_a_failed_write(
+    process: WebhookProcess, lost: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """Both requests fail: the error of the write is the answer, and that of the read is dropped."""
+    half = topology(2, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(4))
+    await process.reserve("0")
+    process.server.intercept = lambda request: Unreachable(f"no answer to {request.method}", sent=False)
+    with pytest.raises(Unreachable, match="PATCH"):
+        await process.reserve("1")
+    await process.clock.advance(60)
+    await process.idle()
+    assert lost() == []
+
+
+async def test_a_failure_that_no_request_waits_for_is_not_reported_as_lost(
+    process: WebhookProcess, lost: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """Every request of the batch was cancelled before the server failed."""
+    process.put(topology(2))
+    process.server.bad.latency = 0.1
+    process.server.intercept = lambda _: Unreachable("connection refused", sent=False)
+    waiting = asyncio.ensure_future(process.batcher.announce_deletion(KEY, "p", ""))
+    while not process.server.requests:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    del waiting  # it refers to what it waited for
+    await process.idle()
+    assert lost() == []
+
+
 async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(process: WebhookProcess) -> None:
     """The pod is read before its capacity is assigned; the entry is reverted if it still exists."""
     announced = topology(1, -1)
@@ -347,6 +492,17 @@ async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(pro
     process.batcher.revert_deletion(KEY, "p")
     await process.idle()
     assert not process.rows["a"].get("deleting")
+
+
+async def test_only_the_announcement_that_is_to_be_reverted_is(process: WebhookProcess) -> None:
+    """The deletion of another pod was announced a moment ago, and may still happen; those of two have happened."""
+    process.put(full_of("p", "q", "leaving", "gone", deleting=4))
+    for each in (pod("p"), pod("q"), pod("leaving", deletionTimestamp="2026-01-01T00:00:00Z")):
+        process.server.put(*PODS, each)
+    for name in ("p", "leaving", "gone"):
+        process.batcher.revert_deletion(KEY, name)
+    await process.idle()
+    assert process.rows["a"]["deleting"].keys() == {"q", "leaving", "gone"}
 
 
 async def test_capacity_of_a_terminating_pod_is_assigned_once(process: WebhookProcess) -> None:
@@ -376,8 +532,32 @@ async def test_a_changed_size_is_decided_again(replicas: int, want: list[str], p
     process.server.put(*DEPLOYMENTS, web)
     assert await process.reserve("0") == ["a"]
     process.server.put(*DEPLOYMENTS, {**web, "spec": {"replicas": replicas}})
+    before = process.writes
     assert await process.reserve("1", "2", "3") == want
+    assert process.writes == before + 2, "a size that is known is not waited for"
     assert len(process.rows["a"]["creating"]) == 1 + want.count("a")
+
+
+async def test_a_changed_size_is_decided_again_at_once(process: WebhookProcess) -> None:
+    """Requests are pending, and no other process has written: there is nothing to wait for."""
+    half = topology(2, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(4))
+    await process.reserve("0")
+    process.server.put(*DEPLOYMENTS, deployment(8))
+    moments: list[int] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            moments.append(process.clock.monotonic())
+            process.clock.work(1.0)
+        return None
+
+    process.server.intercept = slowly
+    await process.reserve("1")
+    first, second = moments
+    assert (second - first) / SECOND == pytest.approx(1.0, abs=0.01)
 
 
 async def test_a_workload_that_has_grown_is_noticed(process: WebhookProcess) -> None:
@@ -402,6 +582,7 @@ async def test_the_size_is_forgotten_with_the_cached_object(process: WebhookProc
     (stored,) = process.server.objects("unitedtopologies")
     process.cached = {}
     assert process.batcher.current(KEY) is None
+    assert process.batcher.remembered == set()
     process.cached = stored
     process.server.put(*DEPLOYMENTS, deployment(8))
     before = process.writes
@@ -440,6 +621,11 @@ async def test_a_cache_that_advances_during_the_size_lookup_is_decided_from(proc
 
 async def test_the_pause_after_a_conflict_is_short_on_a_slow_server(process: WebhookProcess) -> None:
     """Each write takes five seconds: the batch that lost is not repeated as much later, but at once."""
+    assert 0 < await pause_after_conflict(process) <= pacing.LONGEST_AFTER_CONFLICT + 0.001
+
+
+async def pause_after_conflict(process: WebhookProcess) -> float:
+    """The seconds between the end of a write that conflicted and the next one."""
     process.put(topology(1, -1))
     process.server.put(*TOPOLOGIES, topology(1, -1))
     tried: list[int] = []
@@ -453,7 +639,17 @@ async def test_the_pause_after_a_conflict_is_short_on_a_slow_server(process: Web
     process.server.intercept = slowly
     assert await process.reserve("1") == ["a"]
     first, second = tried
-    assert 0 < (second - first) / SECOND - 5.0 <= pacing.LONGEST_AFTER_CONFLICT + 0.001
+    return (second - first) / SECOND - 5.0
+
+
+async def test_the_pause_after_the_first_conflict_is_not_shortened() -> None:
+    """Processes that lost together are spread over the whole interval, with a random source of their own too."""
+    waits: list[float] = []
+    for rng in (*map(random.Random, range(5)), None):
+        process = WebhookProcess(rng)
+        waits.append(await pause_after_conflict(process))
+        await process.batcher.close()
+    assert max(waits) > pacing.LONGEST_AFTER_CONFLICT / 2
 
 
 async def test_a_deleted_workload_has_the_counted_size(process: WebhookProcess) -> None:
@@ -683,7 +879,8 @@ async def test_simulations_end_in_time(process: WebhookProcess) -> None:
 
 async def test_an_unreachable_server_is_retried_with_growing_waits(process: WebhookProcess) -> None:
     """Withdrawals are retried with growing waits, and left to the controller in the end."""
-    process.put(topology(1))
+    process.put(topology(2))
+    await process.reserve("0")
     tried: list[int] = []
 
     def refuse(_: Request) -> Response | Exception | None:
@@ -740,6 +937,34 @@ async def test_a_topology_that_is_created_again_keeps_reservations(process: Webh
     assert process.rows["a"]["creating"].keys() == {"of-1", "of-3"}
 
 
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        pytest.param(Conflict("changed meanwhile"), ["b", "b"], id="a conflict"),
+        pytest.param(Unreachable("connection refused", sent=False), ["a", "b"], id="a failure"),
+    ],
+)
+async def test_reservations_of_a_deleted_topology_are_restored_after(
+    error: Exception, want: list[str], process: WebhookProcess
+) -> None:
+    """The write that did not succeed would have restored them: the next one does."""
+    process.put(topology(2, -1))
+    assert await process.reserve("1") == ["a"]
+    (stored,) = process.server.objects("unitedtopologies")
+    process.server.drop(*TOPOLOGIES, "shop/spread")
+    process.cached = {}
+    process.batcher.forget(codec.convert(stored, UnitedTopology))
+    process.put(topology(2, -1))
+    before = process.writes
+    process.server.intercept = lambda request: (
+        error if request.method == "PATCH" and process.writes == before + 1 else None
+    )
+    with suppress(Unreachable):
+        await process.reserve("2")
+    assert await process.reserve("3", "4") == want
+    assert "of-1" in process.rows["a"]["creating"]
+
+
 async def test_reservations_of_a_deleted_topology_are_forgotten_in_time(process: WebhookProcess) -> None:
     """No pod comes later than that."""
     process.put(topology(2, -1))
@@ -752,6 +977,8 @@ async def test_reservations_of_a_deleted_topology_are_forgotten_in_time(process:
     assert process.batcher.remembered == {KEY}
     process.clock.work(0.001)
     assert process.batcher.remembered == set()
+    process.batcher.forget(codec.convert({**topology(1), "metadata": {"name": "other"}}, UnitedTopology))
+    assert process.batcher._batches == {}  # noqa: SLF001 - a leak shows nowhere else
     process.put(topology(2, -1))
     await process.reserve("2")
     assert process.rows["a"]["creating"].keys() == {"of-2"}

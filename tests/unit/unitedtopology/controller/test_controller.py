@@ -26,6 +26,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import object_key
+from trimtab.kube.runners import Result
 from trimtab.kube.transport import Request
 from trimtab.unitedtopology.controller.controller import SETTINGS
 from trimtab.unitedtopology.costs import target_size_text
@@ -160,11 +161,13 @@ async def test_costs_written_ahead_are_checked_when_the_first_of_them_expires(
     assert (await cluster.controller.reconcile(key)).requeue_after is None
     first, second, third = await cluster.pods()
     now = cluster.clock.now() // SECOND
-    for pod, until in ((first, now + 60), (second, now + 40), (third, now)):
+    for pod, until in ((first, now + 60), (second, now + 40), (third, now + 10)):
         annotations = {AIMED_SIZE: target_size_text(3, until)}
         await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": annotations}})
+    await cluster.stop_controller()
+    await cluster.clock.advance(now + 10 - cluster.clock.now() / SECOND)
     found = await cluster.controller.reconcile(key)
-    assert found.requeue_after == now + 40 - cluster.clock.now() // SECOND
+    assert found.requeue_after == 30
     aimed = {pod.metadata.name for pod in await cluster.pods() if AIMED_SIZE in pod.metadata.annotations}
     assert aimed == {first.metadata.name, second.metadata.name}
 
@@ -337,6 +340,19 @@ async def test_a_kind_that_cannot_be_read_is_requeued(cluster: TopologyCluster) 
     cluster.controller.view.is_known = lambda kind: kind != "CloneSet"  # type: ignore[method-assign]
     await cluster.create_topology(subset("a"), kind="CloneSet")
     assert (await cluster.topology()).status.conditions == ()
+    assert (await cluster.controller.reconcile(object_key("default", "web"))).requeue_after
+
+
+async def test_pods_that_are_cached_later_than_they_were_counted_are_counted_soon(cluster: TopologyCluster) -> None:
+    """A webhook has counted them from an uncached list: the cache has to catch up first."""
+    await cluster.deploy(2)
+    await cluster.create_topology(subset("a", "z1", 5))
+    ahead = {"status": {"countedVersion": "999999"}}
+    await cluster.user.patch(UnitedTopology, "web", ahead, namespace="default", subresource="status")
+    await cluster.settle()
+    found = await cluster.controller.reconcile(object_key("default", "web"))
+    assert found.requeue_after is not None
+    assert 0 < found.requeue_after < 5
 
 
 async def test_pods_that_leave_the_target_lose_their_annotations(cluster: TopologyCluster) -> None:
@@ -400,6 +416,16 @@ async def test_a_confined_controller_leaves_other_namespaces_alone(cluster: Topo
     await cluster.start_controller()
     await cluster.create_topology(subset("a", "z1", 5))
     assert NAMESPACE_LABEL not in (await cluster.user.get(Namespace, "default")).metadata.labels
+    assert await cluster.controller.reconcile(object_key("default", "web")) == Result()
+
+
+async def test_a_confined_controller_manages_its_own_namespaces(cluster: TopologyCluster) -> None:
+    """Whatever else it leaves alone."""
+    await cluster.stop_controller()
+    cluster.settings = replace(SETTINGS, namespaces=frozenset({"default"}))
+    await cluster.start_controller()
+    await cluster.create_topology(subset("a", "z1", 5))
+    assert (await cluster.condition())[1] == "TargetNotFound"
 
 
 async def test_without_the_pod_webhook_it_is_disabled_and_reports_it(cluster: TopologyCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,21 +10,29 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.unit.kube.fakes import FakeServer, answer, failure
 from tests.unit.lab.workloads.objects import template
+from tests.unit.unitedtopology.admission.test_status_batcher import DEPLOYMENTS, TOPOLOGIES, topology
 from tests.unit.unitedtopology.clusters import TopologyCluster, subset, topology_tree
-from trimtab.api import codec
+from trimtab.api import codec, times
 from trimtab.api.annotations import AIMED_SIZE, SCALE_PLAN, Reason
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import Node
 from trimtab.api.policy import PodDisruptionBudget
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.kube.clocks import SECOND
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.events import Recorder
+from trimtab.kube.transport import Request, Response
 from trimtab.subsets.members import Member
-from trimtab.testing.builders import PodBuilder, pod
-from trimtab.unitedtopology.controller.counting import CountedTopology
-from trimtab.unitedtopology.controller.returning import _pod_of, is_at_rest
+from trimtab.testing.builders import PodBuilder, node, pod
+from trimtab.testing.clocks import VirtualClock
+from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter
+from trimtab.unitedtopology.controller.returning import Returner, _pod_of, is_at_rest
 from trimtab.unitedtopology.costs import target_size_text
+from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.targets import Target
+from trimtab.unitedtopology.view import View
 
 JSON = dict[str, Any]
 RETURN = {"settlingSeconds": 60, "maxPods": 1}
@@ -116,6 +125,146 @@ async def test_nothing_returns_where_the_workload_does_not_exist(elastic: Elasti
         subset("own", "z1"), subset("rented", "z2"), name="early", target="missing", scheduleStrategy=STRATEGY
     )
     assert (await elastic.condition("early"))[1] == "TargetNotFound"
+
+
+class Stage:
+    """A workload at rest, with two pods in the second of two subsets; the first has had room for long enough."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = FakeServer(self.clock)
+        self.metrics = Metrics()
+        self.refusals: dict[str, Response] = {}
+        self.evicted: list[str] = []
+        self.server.intercept = self._answer
+        client = Client(self.server, clock=self.clock)
+        self.view = View(client)
+        self.recorder = Recorder(client, component="test")
+        counter = StatusCounter(client, self.view, self.metrics, self.recorder)
+        self.returner = Returner(client, self.view, counter, self.metrics, self.recorder)
+        self.server.put("/api/v1", "nodes", node("n1").allocatable(pods="2").tree())
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template(app="web")}
+        status = {"observedGeneration": 1, "availableReplicas": 2}
+        metadata = {"name": "web", "namespace": "shop", "generation": 1}
+        self.server.put(*DEPLOYMENTS, {"metadata": metadata, "spec": spec, "status": status})
+
+    def _answer(self, request: Request) -> Response | None:
+        """Record evictions, and admit those that are not refused."""
+        if not request.path.endswith("/eviction"):
+            return None
+        name = request.path.split("/")[-2]
+        self.evicted += [] if name in self.refusals else [name]
+        return self.refusals.get(name, answer(201, {"kind": "Status", "status": "Success"}))
+
+    async def run(
+        self, *pods: PodBuilder, strategy: JSON | None = None, patch: JSON | None = None, target: str = "web"
+    ) -> float | None:
+        """Return pods; in how many seconds to check again."""
+        tree = topology(-1, -1)
+        tree["spec"]["scheduleStrategy"] = strategy or RETURNING
+        tree["spec"]["targetRef"]["name"] = target
+        tree["spec"]["subsets"][0] |= {"patch": patch} if patch is not None else {}
+        tree["status"]["subsetStatuses"][1] |= {"replicas": 2}
+        since = times.format_time(self.clock.now() - 100 * SECOND)
+        tree["status"] |= {"replicas": 2, "returns": [{"name": "a", "since": since}]}
+        stored = codec.convert(self.server.put(*TOPOLOGIES, tree), UnitedTopology)
+        await self.clock.advance(0.1)
+        members = [Member(name, f"uid-{name}", "r1", "b", ready=True) for name in ("p1", "p2")]
+        built = [each.build() for each in pods]
+        return await self.returner.run(CountedTopology(stored, members, built, Target("d1", 2, "r1")))
+
+    @property
+    def returns(self) -> list[tuple[str, int]]:
+        """The subsets to which pods return, by the status, and how many pods each is to have."""
+        (stored,) = self.server.objects("unitedtopologies")
+        return [(each["name"], each.get("expected", 0)) for each in stored["status"].get("returns") or []]
+
+    @property
+    def returned(self) -> float | None:
+        """The counter."""
+        return self.metrics.registry.get_sample_value("trimtab_unitedtopology_pods_returned_total")
+
+    async def events(self) -> list[str]:
+        """The reasons of the events that were recorded."""
+        await self.clock.advance(5)
+        return [each["reason"] for each in self.server.objects("events")]
+
+
+RETURNING = {"type": "Adaptive", "adaptive": {"return": {"settlingSeconds": 60, "maxPods": "100%"}}}
+
+
+@pytest_asyncio.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """With caches and a recorder that run."""
+    made = Stage()
+    running = [asyncio.create_task(each) for each in (made.view.run(), made.recorder.run())]
+    await made.clock.advance(1)
+    yield made
+    await cancel(*running)
+
+
+async def test_pods_are_evicted_after_the_status_was_written(stage: Stage) -> None:
+    """With events and a metric; what was assumed for them is forgotten, so that the same room is found again."""
+    for number in (1, 2):
+        assert await stage.run() == 15.0
+        assert stage.evicted == ["p2", "p1"] * number
+    assert stage.returns == [("a", 2)]
+    writes = [each.path.rpartition("/")[2] for each in stage.server.requests if each.method != "GET"]
+    assert [each for each in writes if each != "events"] == ["status", "eviction", "eviction"] * 2
+    assert stage.returned == 4
+    assert await stage.events() == ["Returned", "Returned"], "one of each pod"
+
+
+async def test_no_more_pods_are_evicted_than_nodes_have_room_for(stage: Stage) -> None:
+    """A node takes one more pod."""
+    stage.server.put("/api/v1", "nodes", node("n1").allocatable(pods="1").tree())
+    await stage.run()
+    assert (stage.evicted, stage.returns) == (["p2"], [("a", 1)])
+
+
+async def test_a_subset_whose_patch_does_not_apply_has_no_room(stage: Stage) -> None:
+    """No successor would get it."""
+    await stage.run(patch={"spec": {"containers": [{"image": "web:2"}]}})
+    assert (stage.evicted, stage.returns) == ([], [])
+
+
+async def test_after_a_refused_eviction_no_other_pod_is_evicted(stage: Stage) -> None:
+    """The budget would refuse it too: an event says why the pod stays."""
+    stage.refusals["p2"] = failure(429, "TooManyRequests", "the disruption budget web needs 2 healthy pods")
+    await stage.run()
+    assert (stage.evicted, stage.returned) == ([], 0)
+    assert await stage.events() == ["ReturnDelayed"]
+
+
+@pytest.mark.parametrize("reason", ["NotFound", "Conflict"])
+async def test_a_pod_that_is_gone_is_not_counted(stage: Stage, reason: str) -> None:
+    """The pods after it are evicted all the same."""
+    stage.refusals["p2"] = failure({"NotFound": 404, "Conflict": 409}[reason], reason)
+    await stage.run()
+    assert (stage.evicted, stage.returned) == (["p1"], 1)
+    assert await stage.events() == ["Returned"]
+
+
+async def test_pods_stay_while_a_scale_down_is_prepared(stage: Stage) -> None:
+    """The pods that it deletes are chosen already; later they return."""
+    prepared = aimed(stage.clock.now() // SECOND + 10)
+    assert await stage.run(prepared) is None
+    assert (stage.evicted, stage.returns) == ([], [("a", 0)])
+    await stage.clock.advance(10)
+    await stage.run(prepared)
+    assert stage.evicted == ["p2", "p1"]
+
+
+async def test_returns_are_forgotten_where_pods_do_not_return_any_more(stage: Stage) -> None:
+    """The strategy was removed from the spec."""
+    assert await stage.run(strategy={"type": "Adaptive"}) is None
+    assert (stage.evicted, stage.returns) == ([], [])
+
+
+async def test_nothing_is_written_for_a_workload_that_is_not_cached(stage: Stage) -> None:
+    """Its template is not known."""
+    assert await stage.run(target="other") is None
+    assert (stage.evicted, stage.returns) == ([], [("a", 0)])
 
 
 NOW = 1_000

@@ -37,6 +37,7 @@ def test_pods_that_are_due() -> None:
     """The longest first; when the next one will have."""
     pods = [
         stuck("late", "2026-03-01T11:59:20Z"),
+        stuck("newest", "2026-03-01T11:59:50Z"),
         stuck("new", "2026-03-01T11:59:45Z"),
         stuck("old", "2026-03-01T11:00:00Z"),
     ]
