@@ -226,6 +226,22 @@ def test_with_more_crossings_than_are_evaluated_nothing_is_certain(monkeypatch: 
     assert len(found.possible) == 4
 
 
+@pytest.mark.parametrize(
+    ("most", "possible"),
+    [pytest.param(3, {"p0"}, id="as many as are compared"), pytest.param(2, {"p0", "p1", "p2"}, id="more than that")],
+)
+def test_pods_of_a_large_group_are_not_compared_one_by_one(
+    most: int, possible: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three pods of one scale the UID decides; if that is too much to look at, any of them may go."""
+    monkeypatch.setattr(certainty, "MOST_COMPARED", most)
+    given_pods = [make(f"p{n}", uid=f"{n}", since=NOW - timedelta(seconds=n + 5), created=NOW) for n in range(3)]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
+    assert names(found, given_pods, found.possible.tolist()) == possible
+    assert found.is_unique == (len(possible) == 1)
+
+
 def test_restarts_of_sidecars_count_in_some_versions_only() -> None:
     """Kubernetes 1.32 deletes the pod with restarted sidecars first, 1.31 the younger one: both are possible."""
     given_pods = [
