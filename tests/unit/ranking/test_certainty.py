@@ -297,3 +297,15 @@ def test_an_outcome_is_counted_by_domain() -> None:
     domains = np.array([0, 0, 1, -1, -1], dtype=np.int64)
     found = certainty.DeletionOutcome(certain, chance, 2).counts(domains, np.array([2, 1], dtype=np.int64))
     assert (found.left.tolist(), found.open.tolist(), found.take, found.outside) == ([1, 1], [1, 1], 2, 1)
+
+
+def test_the_skews_of_several_cases_are_the_smallest_and_the_largest_of_any() -> None:
+    """Two of four pods go: one of each domain at one moment, both of one domain at another."""
+    nobody, domains = np.zeros(4, np.bool_), np.array([0, 0, 1, 1], dtype=np.int64)
+    cases = tuple(
+        certainty.DeletionOutcome(np.array(gone), nobody, 0)
+        for gone in ([True, False, True, False], [True, True, False, False])
+    )
+    found = PossibleVictims(np.arange(4), cases)
+    assert found.skews(domains, np.array([2, 2], dtype=np.int64)) == (0, 2)
+    assert not found.is_unique, "although no case leaves anything to chance"

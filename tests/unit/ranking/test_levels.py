@@ -115,7 +115,7 @@ def test_where_keys_cross_the_first_is_still_the_best_at_every_step(
 @settings(max_examples=60, deadline=None)
 @given(case=crossings(), count=st.integers(0, 6))
 def test_what_goes_does_not_depend_on_how_many_are_wanted(case: Case, count: int) -> None:
-    """Where keys cross, one more is chosen than wanted, to compare the others with; the rest follow by tier and place."""
+    """Where keys cross, one more is chosen, to compare the wanted ones with; the others follow by tier and place."""
     tiers, keys, places, others = case
     count = min(count, len(tiers))
     whole = removal(np.array(tiers), columns(keys), np.array(places), len(tiers), columns(others))
