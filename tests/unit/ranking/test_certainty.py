@@ -139,6 +139,18 @@ def test_a_moment_later_an_age_is_in_another_scale() -> None:
     assert names(soon, given_pods, soon.possible.tolist()) == {"older", "younger"}
 
 
+def test_moments_that_change_nothing_are_one_case() -> None:
+    """Ages cross into other scales, and the younger pod still is the first to go."""
+    given_pods = [
+        make(name, uid=name, since=NOW - timedelta(seconds=age), created=NOW - timedelta(seconds=age))
+        for name, age in (("younger", 4), ("older", 60))
+    ]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS + 6 * SECOND))
+    assert len(found.outcomes) == 1
+    assert names(found, given_pods, found.always.tolist()) == {"younger"}
+
+
 def test_a_clock_tolerance_widens_the_window_to_both_sides() -> None:
     """A controller whose clock is behind acts as if it were earlier."""
     window = Window.after(NOW_NS, seconds=2, tolerance=5)
