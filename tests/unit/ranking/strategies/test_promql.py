@@ -67,6 +67,7 @@ REFUSED = [
     f"jobs{{{NS}}} @ secret",
     f"(group_left) + jobs{{{NS}}}",
     f'jobs{{{NS} or namespace="other"}}',
+    f'jobs{{{NS} pod="x"}}',
     f"WITH (x = secret) jobs{{{NS}}} + x",
     f"info(jobs{{{NS}}})",
     f"sum by (pod, (secret)) (jobs{{{NS}}})",
