@@ -374,24 +374,34 @@ def test_where_costs_reach_both_ends_of_int32_those_around_zero_are_enough() -> 
 
 
 def test_around_zero_only_pods_on_the_wrong_side_are_written() -> None:
-    """A victim that is below zero keeps its cost; one at zero does not, for so may be a survivor."""
+    """A victim that is below zero keeps its cost, and a survivor at zero, but no victim at zero."""
     since = NOW - timedelta(days=1)
-    where = {
-        "x1": ("a1", INT32_MAX),
-        "x2": ("a1", INT32_MAX),
-        "x3": ("a1", 0),
-        "x4": ("a1", -7),
-        "y1": ("b1", -(2**31)),
-    }
+    where = {"a1": (INT32_MAX, INT32_MAX, 0, -7), "b1": (-(2**31),), "c1": (0,)}
     given_pods = [
-        make(name, uid=name, node=at, since=since, created=since, cost=str(cost)) for name, (at, cost) in where.items()
+        make(f"{node}-{n}", uid=f"{node}-{n}", node=node, since=since, created=since, cost=str(cost))
+        for node, costs in where.items()
+        for n, cost in enumerate(costs)
     ]
     made, workload, view = planned(given_pods, 3, foreign_costs="TieBreak")
-    assert made.keys[:2] == ("default/x4", "default/x3")
-    costs = costs_of(given_pods, writable=True)
-    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert made.keys[:2] == ("default/a1-3", "default/a1-2")
+    known = costs_of(given_pods, writable=True)
+    found = deliver(made, workload, view, costs=known, window=WINDOW, rely=False, now=NOW_NS)
     assert found is not None
-    assert dict(found.costs) == {"default/x3": -5, made.keys[2]: -4, "default/y1": 1}
+    assert dict(found.costs) == {"default/a1-2": -6, made.keys[2]: -5, "default/b1-0": 1}
+
+
+@pytest.mark.parametrize(
+    ("victims", "survivors", "side"),
+    [
+        pytest.param(4, 3, Side.VICTIMS, id="victims, although one more"),
+        pytest.param(5, 3, Side.SURVIVORS, id="survivors, where that saves two"),
+    ],
+)
+def test_victims_are_preferred_where_that_takes_few_more_costs(victims: int, survivors: int, side: Side) -> None:
+    """Costs on survivors leave the victims tied."""
+    since = NOW - timedelta(days=1)
+    given_pods = [make(f"p{n}", uid=f"{n}", node="a1", since=since, created=since) for n in range(victims + survivors)]
+    assert delivered(given_pods, victims, rely=False).side is side
 
 
 def three() -> tuple[Plan, Workload, Snapshot, str, str]:
