@@ -19,7 +19,7 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import Policy
 from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery, PodCost, deliver
-from trimtab.ranking.hedges import Unhedged
+from trimtab.ranking.hedges import Hedge, Unhedged
 
 Crowd = Sequence[tuple[str, bool]]
 """Pods, by their nodes and whether they are ready."""
@@ -98,6 +98,18 @@ def test_where_a_starting_pod_stays_those_that_go_have_costs_too() -> None:
     assert names(delivered(built(crowd), 2)) == ["p6", "p0", "p7"]
 
 
+@pytest.mark.parametrize(
+    ("starting", "count", "want"),
+    [
+        pytest.param(["", ""], 3, ["p0", "p4", "p2"], id="both go now: later they are as full a domain as others"),
+        pytest.param(["c1", "c1", ""], 1, ["p4", "p6"], id="one goes now, before another that is starting"),
+    ],
+)
+def test_pods_without_a_node_may_have_one_a_moment_later(starting: list[str], count: int, want: list[str]) -> None:
+    """Then they are pods like others."""
+    assert names(delivered(built([*FULL, *((node, False) for node in starting)]), count)) == want
+
+
 def test_no_cost_is_added_where_no_pod_is_starting() -> None:
     assert len(delivered(built([("a1", True), ("a2", True), ("b1", True)]), 1).costs) == 1
 
@@ -163,6 +175,24 @@ def test_costs_are_below_those_of_the_pods_that_stay_in_both_cases() -> None:
     found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
     assert found is not None
     assert found.costs == (("default/p0", -11), ("default/p4", -10), ("default/p2", -9))
+
+
+def test_costs_of_other_writers_that_are_obeyed_count_if_all_pods_are_ready() -> None:
+    """Two ready pods have high costs, and stay in both cases: one cost is enough, for the third that stays."""
+    dear = {"default/p2": 7, "default/p3": 7}
+    pods = with_costs(built([*FULL, ("c1", False), ("c1", False)]), dear)
+    made, workload, view = planned(pods, 3)
+    costs = {pod.key: PodCost(base=dear.get(pod.key, 0), is_writable=pod.key not in dear) for pod in pods}
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert (found.side, names(found), found.unhedged) == (Side.SURVIVORS, ["p1"], None)
+
+
+def test_a_low_cost_does_not_make_a_pod_a_starting_one() -> None:
+    """It goes first now as well as later."""
+    pods = with_costs(built(FULL), {"default/p0": -7})
+    _, workload, view = planned(pods, 1)
+    assert not Hedge(workload, view, None, 1, NOW_NS).has_starting_pods
 
 
 def test_nothing_is_hedged_that_makes_the_planned_pods_uncertain() -> None:
