@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,20 @@ def test_the_worst_counts_are_a_combination_with_the_worst_skew(counts: OpenCoun
     shown = tuple(counts.worst_counts().tolist())
     assert shown in set(combinations(counts))
     assert max(shown) - min(shown) == counts.worst
+
+
+@pytest.mark.parametrize(
+    ("other", "worst", "shown"),
+    [
+        pytest.param(3, 3, (0, 3), id="it is emptied"),
+        pytest.param(1, 3, (4, 1), id="it stays full"),
+    ],
+)
+def test_one_domain_can_stay_the_fullest_or_get_the_emptiest(other: int, worst: int, shown: tuple[int, int]) -> None:
+    """All of its four pods may go, or as many pods in no domain; the other domain keeps its pods."""
+    left, chance = np.array([4, other], dtype=np.int64), np.array([4, 0], dtype=np.int64)
+    found = OpenCounts(left, chance, take=4, outside=4)
+    assert (found.worst, tuple(found.worst_counts().tolist())) == (worst, shown)
 
 
 def test_of_equally_bad_combinations_the_first_domains_are_shown() -> None:
