@@ -130,6 +130,18 @@ def test_pairs_that_should_not_be_together(pods: list[PodBuilder], want: dict[st
     assert ranks(strategy("AntiAffinity"), view_of(cluster("z1: a b").with_pods(*pods))) == want
 
 
+def test_labels_that_no_pod_has_any_more_are_no_namespace() -> None:
+    """A term for namespaces with certain labels looks at those of the pods there are."""
+    group = cluster("z1: a").with_pods(
+        pod("gone").labels(app="old").on("a"),
+        against(aged("p", 1).on("a"), term("host", "web", namespaceSelector=NO_TEAM)),
+        aged("q", 1).on("a"),
+    )
+    snapshot = group.snapshot()
+    snapshot.drop(Pod, "default", "gone")
+    assert ranks(strategy("AntiAffinity"), view_of(snapshot, "p", "q")) == {"p": 1, "q": 1}
+
+
 def test_other_workloads_count() -> None:
     """What a pod of another workload holds against this one makes a difference, and is not itself ranked."""
     group = cluster("z1: a b").with_pods(
