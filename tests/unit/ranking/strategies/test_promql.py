@@ -31,6 +31,7 @@ ALLOWED = [
     "jobs{namespace='$namespace'}",
     "jobs{namespace=`$namespace`}",
     f"offset{{{NS}}} + sum{{{NS}}}",
+    f"jobs{{{NS}}}".ljust(promql.LONGEST),
     f"a{{{NS}}}[5m]",
 ]
 """What Prometheus understands, or explains; the last one is no instant vector."""
