@@ -119,10 +119,10 @@ def test_nothing_is_hedged_where_other_criteria_can_be_relied_on() -> None:
     pods = built([*FULL, ("c1", False), ("c1", False)])
     made, workload, view = planned(pods, 3)
     costs = {pod.key: PodCost() for pod in pods}
-    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=True, now=NOW_NS)
+    policy = Policy.of([StrategySpec(name="Oldest")])
+    found = deliver(made, workload, view, policy, costs=costs, window=WINDOW, rely=True, now=NOW_NS)
     assert found is not None
-    assert not found.hedges
-    assert {key for key, _ in found.costs} <= set(made.keys)
+    assert (names(found), found.hedges, found.unhedged) == (["p0"], frozenset(), None)
 
 
 @pytest.mark.parametrize("chosen", [("AntiAffinity",), ("Oldest", "AntiAffinity")], ids=["all ranks", "some ranks"])
