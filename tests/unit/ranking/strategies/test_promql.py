@@ -22,6 +22,7 @@ ALLOWED = [
     f"max_over_time(job:queue:sum{{{NS}}}[1h:1m])",
     f"a{{{NS}}} / on (pod) group_left (node) b{{{NS}}}",
     f"a{{{NS}}} and on (pod) b{{{NS}}} or ignoring (pod) c{{{NS}}} unless d{{{NS}}}",
+    f"a{{{NS}}} and (b{{{NS}}} > 1) unless (c{{{NS}}})",
     f"a{{{NS}}} > bool 1.5e3",
     f"a{{{NS}}} @ start() - a{{{NS}}} @ 1600000000",
     f"topk(3, a{{{NS}}}) * -1 ^ Inf",
