@@ -96,7 +96,7 @@ class PossibleVictims:
     @property
     def is_unique(self) -> bool:
         """Whether the set of victims is the same in every case."""
-        return all(each.is_unique for each in self.outcomes) and len(self.always) == len(self.possible)
+        return len(self.always) == len(self.possible)
 
     def skews(self, domains: IntColumn, counts: IntColumn) -> tuple[int, int]:
         """The smallest and the largest skew that any case leaves."""

@@ -109,10 +109,11 @@ class _Tiers:
 
     @classmethod
     def of(cls, made: Plan, workload: Workload, snapshot: Snapshot) -> _Tiers:
-        codes = np.unique(workload.tier_column(snapshot), return_inverse=True)[1].astype(np.int64)
+        distinct, inverse = np.unique(workload.tier_column(snapshot), return_inverse=True)
+        codes = inverse.astype(np.int64)
         gone = set(made.keys)
         chosen = np.array([key in gone for key in pod_keys(snapshot, workload.rows)], dtype=np.bool_)
-        return cls(codes, np.bincount(codes[chosen], minlength=int(codes.max(initial=-1)) + 1))
+        return cls(codes, np.bincount(codes[chosen], minlength=len(distinct)))
 
     def count(self, chosen: Mask) -> IntColumn:
         """How many of some pods each tier has."""
@@ -158,13 +159,13 @@ class _Task:
         return all(StockCounts(spread, found).worst <= each.skew_after for spread, each in pairs)
 
     def _keeps_tiers(self, outcome: DeletionOutcome) -> bool:
-        """Whether as many pods of each tier go as planned: what is left to chance is inside one tier."""
+        """Whether as many pods of each tier go as planned, which takes that what is left to chance is inside one tier:
+        otherwise more are counted than go."""
         if self.tiers is None:
             return True
-        by_chance = np.unique(self.tiers.codes[outcome.open])
         counts = self.tiers.count(outcome.certain)
-        counts[by_chance] += outcome.take
-        return len(by_chance) < 2 and bool((counts == self.tiers.planned).all())
+        counts[np.unique(self.tiers.codes[outcome.open])] += outcome.take
+        return bool((counts == self.tiers.planned).all())
 
     def keys(self, chosen: Mask) -> tuple[str, ...]:
         """The names of some of the workload's pods."""

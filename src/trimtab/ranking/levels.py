@@ -57,11 +57,11 @@ def removal(
     count: int,
     others: Sequence[IntColumn] | None = None,
 ) -> Removal:
-    """The order in which pods go, of which the first `count` are wanted.
+    """The order in which pods go, of which the first `count` are wanted, and the one to compare them with.
 
     `domains` has the codes of each key in the order in which the keys are listed; a negative code is no domain.
     `others` has, for each key and code, the pods that count and never go.
-    Beyond `count` the order is still a permutation, but means nothing where keys cross.
+    Beyond these the order is still a permutation, but means nothing where keys cross.
     """
     found = [np.unique(column, return_inverse=True) for column in domains]
     codes = [inverse.astype(np.int64) for _, inverse in found]
@@ -129,15 +129,17 @@ def _simulated(
     """One pod at a time, for keys that cross. Pods that share tier and domains differ in their place alone, so the
     choice is between such cells, and not between pods."""
     matrix = np.stack([tiers, *codes], axis=1)
-    cells, cell_of = np.unique(matrix, axis=0, return_inverse=True)
-    queue = np.lexsort((places, cell_of.reshape(-1)))
-    sizes = np.bincount(cell_of.reshape(-1))
+    cells, inverse = np.unique(matrix, axis=0, return_inverse=True)
+    cell_of = inverse.ravel()
+    queue = np.lexsort((places, cell_of))
+    sizes = np.bincount(cell_of)
     ends = np.cumsum(sizes)
     heads = ends - sizes
     left = [np.bincount(column) + extra for column, extra in zip(codes, fixed, strict=True)]
     heights = np.zeros((len(codes), len(tiers)), dtype=np.int64)
     order = np.empty(len(tiers), dtype=np.int64)
-    for step in range(min(count + 1, len(tiers))):
+    done = min(count + 1, len(tiers))
+    for step in range(done):
         cell = _fullest(cells, heads, ends, left, queue, places)
         chosen = queue[heads[cell]]
         heads[cell] += 1
@@ -145,7 +147,6 @@ def _simulated(
         for key, column in enumerate(codes):
             heights[key, chosen] = left[key][column[chosen]]
             left[key][column[chosen]] -= 1
-    done = min(count + 1, len(tiers))
     rest = np.setdiff1d(np.arange(len(tiers)), order[:done])
     order[done:] = rest[np.lexsort((places[rest], tiers[rest]))]
     return Removal(order, heights, hierarchical=False)

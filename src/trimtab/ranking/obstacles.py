@@ -64,7 +64,7 @@ def _went_first(standing: Mapping[Criterion, int]) -> str:
 
 def _short_domains(found: Leveling) -> Iterable[str]:
     """Domains that had too few pods to begin with: a scale-down adds none."""
-    level = sum(found.after) // max(len(found.after), 1)
+    level = sum(found.after) // len(found.after)
     pairs = zip(found.domains, found.before, strict=True)
     short = [f"{domain} ({count})" for domain, count in pairs if count < level]
     if short:

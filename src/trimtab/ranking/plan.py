@@ -179,9 +179,9 @@ def _cloneset_moments(workload: Workload, contenders: Contenders, window: Window
 
 def _preference(places: IntColumn, possible: PossibleVictims) -> IntColumn:
     """Between equals, pods that certainly go come first, then pods that may, each in the order of the controller."""
-    chance = 2 - np.isin(possible.rows, possible.possible).astype(np.int64)
-    chance -= np.isin(possible.rows, possible.always)
-    return chance * len(places) + places
+    spared = np.isin(possible.rows, possible.always, invert=True).astype(np.int64)
+    spared += np.isin(possible.rows, possible.possible, invert=True)
+    return spared * len(places) + places
 
 
 def _guaranteed(sequence: RemovalSequence, workload: Workload) -> int:

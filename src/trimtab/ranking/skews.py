@@ -5,8 +5,10 @@ exactly `take` more pods go, in any combination. `outside` pods of that group ar
 count.
 
 **Worst.** For the pair of domains (a, b), the largest difference leaves a as full and empties b as far as the
-combination allows: a loses only what all others together cannot give, b loses all it can. Both are possible at once,
-so the maximum over all pairs is exact.
+combination allows: a loses only what all others together cannot give, b loses all it can. Both are possible at once
+(if a loses pods, all open pods of the others go anyway, those of b among them), so each can be taken by itself, and the
+maximum over all pairs is exact. It is among the two domains that can stay the fullest and the two that can get the
+emptiest: two, because a domain is no pair with itself.
 
 **Best.** If a given number of pods goes from the domains, the smallest maximum and the largest minimum are found by
 bisection. Taking each pod from the fullest domain reaches both at once (the argument is at the head of `levels`), so
@@ -20,9 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab.snapshot.columns import IntColumn
-
-_PAIRS = 64
-"""Above this number of domains, only the candidates for the fullest and the emptiest domain are compared."""
 
 _MOST_OUTSIDE = 256
 """With more open pods outside all domains than this, the smallest skew is not computed: it counts as 0."""
@@ -39,14 +38,11 @@ class OpenCounts:
 
     @property
     def worst(self) -> int:
-        """The largest skew that any combination leaves; for very many domains, an upper bound of it."""
+        """The largest skew that any combination leaves."""
         if len(self.left) < 2:
             return 0
-        if len(self.left) > _PAIRS:
-            return self._bound()
         high, low = self._worst_pair()
-        kept, lost = self._extremes(np.array([high]), np.array([low]))
-        return max(0, int(kept[0, 0] - lost[0, 0]))
+        return int(self._highest()[high] - self._lowest()[low])
 
     @property
     def best(self) -> int:
@@ -73,14 +69,12 @@ class OpenCounts:
 
     def worst_counts(self) -> IntColumn:
         """The pods that stay in each domain in one of the worst combinations."""
-        counts = self.left.copy()
-        if self.take == 0:
-            return counts
-        if len(counts) < 2:
-            return counts - np.minimum(self.open, self.take)
+        if len(self.left) < 2:
+            return self._lowest()
         high, low = self._worst_pair()
-        to_take = self.take - min(int(self.open[low]), self.take - self._unavoidable(high))
-        counts[low] -= self.take - to_take
+        counts = self.left.copy()
+        counts[low] = self._lowest()[low]
+        to_take = self.take - int(self.left[low] - counts[low])
         to_take -= min(self.outside, to_take)
         others = [d for d in np.argsort(counts, kind="stable").tolist() if d not in (high, low)]
         for domain in (*others, high):
@@ -89,47 +83,22 @@ class OpenCounts:
             to_take -= taken
         return counts
 
-    def _unavoidable(self, domain: int) -> int:
-        """How many of the open pods of a domain go in every combination."""
-        others = int(self.open.sum()) + self.outside - int(self.open[domain])
-        return max(0, self.take - others)
-
     def _worst_pair(self) -> tuple[int, int]:
-        size = len(self.left)
-        highs = lows = np.arange(size)
-        if size > _PAIRS:
-            highs, lows = self._candidates()
-        kept, lost = self._extremes(highs, lows)
-        difference = np.where(highs[:, None] == lows[None, :], -1, kept - lost)
-        high, low = np.unravel_index(int(difference.argmax()), difference.shape)
-        return int(highs[high]), int(lows[low])
-
-    def _extremes(self, highs: IntColumn, lows: IntColumn) -> tuple[IntColumn, IntColumn]:
-        """For each pair, what the first domain keeps at most, and the second at least in the same combination."""
-        total = int(self.open.sum()) + self.outside
-        taken_high = np.maximum(0, self.take - (total - self.open[highs]))
-        kept: IntColumn = np.broadcast_to((self.left[highs] - taken_high)[:, None], (len(highs), len(lows)))
-        taken_low = np.minimum(self.open[lows][None, :], (self.take - taken_high)[:, None])
-        return kept, self.left[lows][None, :] - taken_low
-
-    def _candidates(self) -> tuple[IntColumn, IntColumn]:
-        """The fullest and the emptiest domains that any combination can leave, two of each."""
-        fullest = np.argsort(self._highest(), kind="stable")[-2:]
-        emptiest = np.argsort(self._lowest(), kind="stable")[:2]
-        return fullest.astype(np.int64), emptiest.astype(np.int64)
-
-    def _bound(self) -> int:
-        """The fullest that a domain can stay over the emptiest that another can get, each taken by itself."""
-        highs, lows = self._candidates()
-        difference = self._highest()[highs][:, None] - self._lowest()[lows][None, :]
-        return int(np.where(highs[:, None] == lows[None, :], 0, difference).max())
+        """The domain that stays the fullest and the one that gets the emptiest; of equals, the first ones."""
+        highest, lowest = self._highest(), self._lowest()
+        highs = np.sort(np.argsort(-highest, kind="stable")[:2])
+        lows = np.sort(np.argsort(lowest, kind="stable")[:2])
+        pairs = [(high, low) for high in highs.tolist() for low in lows.tolist() if high != low]
+        return max(pairs, key=lambda pair: int(highest[pair[0]] - lowest[pair[1]]))
 
     def _highest(self) -> IntColumn:
+        """What each domain keeps at most: it loses only what all others together cannot give."""
         others = int(self.open.sum()) + self.outside - self.open
         highest: IntColumn = self.left - np.maximum(0, self.take - others)
         return highest
 
     def _lowest(self) -> IntColumn:
+        """What each domain keeps at least."""
         lowest: IntColumn = self.left - np.minimum(self.open, self.take)
         return lowest
 

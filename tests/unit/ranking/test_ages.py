@@ -158,3 +158,10 @@ def test_victims_of_the_youngest_scale_stay_below_two(ages: list[int], data: st.
 def test_when_the_ratio_exceeds_two(pods: list[Pod], victims: int, options: dict[str, Any], want: list[float]) -> None:
     """Each way in which the objective is missed, by the number that the module gives it."""
     assert ratios(pods, victims, **options) == want
+
+
+def test_a_nanosecond_is_an_age() -> None:
+    """However young the youngest is, as long as it was created before now."""
+    view = view_of([aged("a", 0), aged("b", 60)])
+    rows = rows_of(view, [aged("a", 0), aged("b", 60)])
+    assert age_ratios(replicaset_order(view.pods, rows, rows, NOW_NS + 1), 1, NOW_NS + 1) == [1.0]

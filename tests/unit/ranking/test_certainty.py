@@ -6,7 +6,8 @@ import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,11 @@ from trimtab.snapshot import Snapshot
 SECOND = 10**9
 AGES = (2, 3, 3.5, 4, 5, 8, 8.5, 60, 64, 70)
 """Seconds: several share a scale, and several cross into the next one within a few seconds."""
+
+
+def ago(seconds: float) -> datetime:
+    """So many seconds before now."""
+    return NOW - timedelta(seconds=seconds)
 
 
 @st.composite
@@ -139,6 +145,67 @@ def test_a_moment_later_an_age_is_in_another_scale() -> None:
     assert names(soon, given_pods, soon.possible.tolist()) == {"older", "younger"}
 
 
+def test_moments_that_change_nothing_are_one_case() -> None:
+    """Ages cross into other scales, and the younger pod still is the first to go."""
+    given_pods = [
+        make(name, uid=name, since=NOW - timedelta(seconds=age), created=NOW - timedelta(seconds=age))
+        for name, age in (("younger", 4), ("older", 60))
+    ]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS + 6 * SECOND))
+    assert len(found.outcomes) == 1
+    assert names(found, given_pods, found.always.tolist()) == {"younger"}
+
+
+def test_cases_come_in_the_order_of_the_moments() -> None:
+    """Ready for 4, 5 and 8 seconds: scales begin at 4.29 and 8.59, and inside a scale the UID decides."""
+    given_pods = [
+        make(name, uid=uid, since=NOW - timedelta(seconds=age), created=NOW)
+        for name, uid, age in (("x", "c", 4), ("y", "b", 5), ("z", "a", 8))
+    ]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS + SECOND))
+    assert ["xyz"[int(np.flatnonzero(each.certain)[0])] for each in found.outcomes] == ["x", "z", "y"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param({"uid": "b", "restarts": 1}, {"uid": "a"}, id="7 more restarts"),
+        pytest.param(
+            {"uid": "b", "restarts": 1, "created": ago(900)}, {"uid": "a", "created": ago(9)}, id="7 before 8"
+        ),
+        pytest.param({"uid": "b", "created": ago(9)}, {"uid": "a", "created": ago(900)}, id="8 a younger scale"),
+        pytest.param({"uid": "a", "created": ago(900)}, {"uid": "b", "created": ago(800)}, id="8 one scale: the UID"),
+        pytest.param(
+            {"uid": "a", "since": ago(60)},
+            {"uid": "b", "since": ago(50), "restarts": 1},
+            id="6 one scale: the UID, before 7",
+        ),
+    ],
+)
+def test_inside_a_group_the_later_criteria_decide_for_certain(first: dict[str, Any], second: dict[str, Any]) -> None:
+    """Rule 2: pods that are equal up to the scale of their ready time."""
+    common = {"since": ago(50), "created": ago(900)}
+    given_pods = [make("first", **common | first), make("second", **common | second)]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
+    assert names(found, given_pods, found.possible.tolist()) == {"first"}
+    assert found.is_unique
+
+
+def test_of_many_pods_the_first_ones_go_for_certain() -> None:
+    """Those that have been ready for less time, wherever they are in the input."""
+    ages = random.Random(1).sample(range(1, 1000), 150)
+    given_pods = [make(f"p{age}", uid=str(age), since=ago(age), created=NOW) for age in ages]
+    contenders = contenders_of(given_pods)
+    window = Window(NOW_NS, NOW_NS)
+    for count in range(1, 150):
+        found = possible_victims(contenders, contenders.rows, count, window, Options(logarithmic=False))
+        assert names(found, given_pods, found.possible.tolist()) == {f"p{age}" for age in sorted(ages)[:count]}
+        assert found.is_unique
+
+
 def test_a_clock_tolerance_widens_the_window_to_both_sides() -> None:
     """A controller whose clock is behind acts as if it were earlier."""
     window = Window.after(NOW_NS, seconds=2, tolerance=5)
@@ -157,6 +224,28 @@ def test_inside_a_scale_a_comparison_that_is_not_transitive_makes_everything_pos
     found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
     assert names(found, given_pods, found.possible.tolist()) == {"x", "y", "z"}
     assert names(found, given_pods, found.always.tolist()) == set()
+
+
+@pytest.mark.parametrize(
+    ("uids", "restarts"),
+    [
+        pytest.param({"x": "a", "y": "c", "z": "b"}, 0, id="x and y tie, and z is between them by UID"),
+        pytest.param({"x": "", "y": "", "z": ""}, 1, id="without UIDs, z ties with both, and y goes before x"),
+    ],
+)
+def test_ties_that_are_not_transitive_make_everything_possible(uids: dict[str, str], restarts: int) -> None:
+    """Two pods became ready at the same time, a third one at another time of the same scale."""
+    ready = {"x": ago(5), "y": ago(5), "z": ago(6)}
+    given_pods = [
+        make(name, uid=uids[name], since=since, created=NOW, restarts=restarts if name == "y" else 0)
+        for name, since in ready.items()
+    ]
+    contenders = contenders_of(given_pods)
+    window = Window(NOW_NS, NOW_NS)
+    found = possible_victims(contenders, contenders.rows, 1, window)
+    assert len(set(outcomes(given_pods, 1, window, [NOW_NS]))) > 1
+    assert names(found, given_pods, found.possible.tolist()) == {"x", "y", "z"}
+    assert len(found.always) == 0
 
 
 def test_no_pod_is_ruled_out_where_the_comparison_is_not_transitive() -> None:
@@ -226,6 +315,22 @@ def test_with_more_crossings_than_are_evaluated_nothing_is_certain(monkeypatch: 
     assert len(found.possible) == 4
 
 
+@pytest.mark.parametrize(
+    ("most", "possible"),
+    [pytest.param(3, {"p0"}, id="as many as are compared"), pytest.param(2, {"p0", "p1", "p2"}, id="more than that")],
+)
+def test_pods_of_a_large_group_are_not_compared_one_by_one(
+    most: int, possible: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three pods of one scale the UID decides; if that is too much to look at, any of them may go."""
+    monkeypatch.setattr(certainty, "MOST_COMPARED", most)
+    given_pods = [make(f"p{n}", uid=f"{n}", since=NOW - timedelta(seconds=n + 5), created=NOW) for n in range(3)]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
+    assert names(found, given_pods, found.possible.tolist()) == possible
+    assert found.is_unique == (len(possible) == 1)
+
+
 def test_restarts_of_sidecars_count_in_some_versions_only() -> None:
     """Kubernetes 1.32 deletes the pod with restarted sidecars first, 1.31 the younger one: both are possible."""
     given_pods = [
@@ -281,3 +386,15 @@ def test_an_outcome_is_counted_by_domain() -> None:
     domains = np.array([0, 0, 1, -1, -1], dtype=np.int64)
     found = certainty.DeletionOutcome(certain, chance, 2).counts(domains, np.array([2, 1], dtype=np.int64))
     assert (found.left.tolist(), found.open.tolist(), found.take, found.outside) == ([1, 1], [1, 1], 2, 1)
+
+
+def test_the_skews_of_several_cases_are_the_smallest_and_the_largest_of_any() -> None:
+    """Two of four pods go: one of each domain at one moment, both of one domain at another."""
+    nobody, domains = np.zeros(4, np.bool_), np.array([0, 0, 1, 1], dtype=np.int64)
+    cases = tuple(
+        certainty.DeletionOutcome(np.array(gone), nobody, 0)
+        for gone in ([True, False, True, False], [True, True, False, False])
+    )
+    found = PossibleVictims(np.arange(4), cases)
+    assert found.skews(domains, np.array([2, 2], dtype=np.int64)) == (0, 2)
+    assert not found.is_unique, "although no case leaves anything to chance"

@@ -169,6 +169,15 @@ def test_a_subset_that_has_no_band(subset: int, subsets: int) -> None:
         Band(Level.GUARANTEED, subset, subsets)
 
 
+def test_minima_of_subsets_take_bands_of_their_own() -> None:
+    """So that fewer subsets fit; the highest band is still inside int32."""
+    highest = Band(Level.GUARANTEED, 0, MOST_SUBSETS - 2, floor=2)
+    assert highest.place(LIMIT) <= INT32_MAX
+    assert highest.centre > Band(Level.GUARANTEED, 0, MOST_SUBSETS - 2, floor=1).centre
+    with pytest.raises(ValueError, match="has no band"):
+        Band(Level.GUARANTEED, 0, MOST_SUBSETS - 1, floor=2)
+
+
 def test_a_band_for_each_rank() -> None:
     """A list of another length is a mistake of the caller."""
     with pytest.raises(ValueError, match="1 bands for 2 ranks"):

@@ -157,11 +157,73 @@ def delivered(given_pods: Sequence[Pod], count: int, *, rely: bool = True) -> De
     return found
 
 
+def delivered_alone(groups: Sequence[tuple[str, int, int]], replicas: int) -> Delivery:
+    """The delivery for pods without related ones: groups of them by zone, number and age in days."""
+    given_pods = [
+        make(f"{zone}{days}-{n}", uid=f"{zone}{days}-{n}", node=f"{zone}1", since=since, created=since)
+        for zone, size, days in groups
+        for since in (NOW - timedelta(days=days),)
+        for n in range(size)
+    ]
+    view = view_of(given_pods, NODES)
+    everyone = Workload.of_all(view, constraints=[Constraint(ZONE)])
+    alone = Workload(everyone.rows, everyone.rows[:0], everyone.constraints)
+    made = plan(alone, view, replicas=replicas, now=NOW_NS, window=WINDOW)
+    costs = costs_of(given_pods, writable=False)
+    found = deliver(made, alone, view, costs=costs, window=WINDOW, now=NOW_NS)
+    assert found is not None
+    return found
+
+
+def by_zone(found: Delivery) -> Counter[str]:
+    """How many pods of each zone get a cost."""
+    return Counter(key.removeprefix("default/")[0] for key, _ in found.costs)
+
+
 def test_only_the_pods_about_which_the_controller_must_change_its_mind_are_written() -> None:
     """10/10/10 to 7/7/6: six victims of the old zones; that four of the young ones go is certain, whichever."""
     found = delivered(story(), 10)
     assert found.side is Side.VICTIMS
     assert Counter(key.partition("/")[2][0] for key, _ in found.costs) == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "replicas", "written"),
+    [
+        pytest.param((5, 5, 4), 9, {"a": 2, "b": 2}, id="four of five victims"),
+        pytest.param((6, 5, 4), 9, {"a": 3, "b": 2, "c": 1}, id="not five of six: all are as good"),
+        pytest.param((5, 4, 3), 5, {"a": 3, "b": 2}, id="five of seven, as many as there are survivors"),
+    ],
+)
+def test_of_the_victims_some_are_written_where_that_saves_a_fifth(
+    sizes: tuple[int, int, int], replicas: int, written: dict[str, int]
+) -> None:
+    """Two zones have old pods, the third has young ones: that some of these go is certain, whichever."""
+    zones = zip("abc", sizes, (9, 9, 1), strict=True)
+    found = delivered_alone([(zone, size, days) for zone, size, days in zones], replicas)
+    assert (found.side, by_zone(found)) == (Side.VICTIMS, written)
+
+
+def test_of_the_survivors_some_are_written_where_that_takes_fewest_costs() -> None:
+    """Those of the young pods that are to stay; the oldest of the other zones stay anyway."""
+    found = delivered_alone([("a", 3, 99), ("a", 7, 9), ("b", 3, 99), ("b", 7, 9), ("c", 10, 1)], 9)
+    assert (found.side, by_zone(found)) == (Side.SURVIVORS, {"c": 3})
+
+
+def test_survivors_have_costs_in_the_order_of_the_policy() -> None:
+    """The oldest go first, and of the two that stay the older one would go next."""
+    given_pods = [
+        make(f"p{n}", uid=f"{n}", node="a1", since=NOW - timedelta(days=n), created=NOW - timedelta(days=n))
+        for n in range(1, 11)
+    ]
+    view = view_of(given_pods, NODES)
+    workload = Workload.of_all(view, constraints=[Constraint(ZONE)])
+    policy = Policy.of([StrategySpec(name="Oldest")])
+    made = plan(workload, view, policy, replicas=2, now=NOW_NS, window=WINDOW)
+    costs = costs_of(given_pods, writable=False)
+    found = deliver(made, workload, view, policy, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert (found.side, found.costs) == (Side.SURVIVORS, (("default/p1", 2), ("default/p2", 1)))
 
 
 def test_without_reliance_on_other_criteria_all_victims_are_written() -> None:
@@ -209,6 +271,30 @@ def test_with_strategies_the_very_pods_must_be_certain() -> None:
     found = deliver(made, workload, view, policy, costs=costs, window=WINDOW, now=NOW_NS)
     assert found is not None
     assert {key for key, _ in found.costs} == set(made.keys)
+
+
+@pytest.mark.parametrize(
+    ("policy", "constraints", "victim"),
+    [
+        pytest.param(Policy.of([StrategySpec(name="Oldest")]), [Constraint(ZONE)], "default/old", id="strategies"),
+        pytest.param(None, [], "default/young", id="no constraints"),
+    ],
+)
+def test_the_very_pods_must_be_certain_where_not_only_the_balance_counts(
+    policy: Policy | None, constraints: list[Constraint], victim: str
+) -> None:
+    """Two pods of a zone: which of them goes changes no balance. The younger goes now, either in a second."""
+    given_pods = [
+        make(name, uid=uid, node="a1", since=NOW - timedelta(seconds=age), created=NOW - timedelta(seconds=age))
+        for name, uid, age in (("old", "a", 5), ("young", "b", 4))
+    ]
+    view = view_of(given_pods, NODES)
+    workload = Workload.of_all(view, constraints=constraints)
+    made = plan(workload, view, policy, replicas=1, now=NOW_NS, window=WINDOW)
+    costs = costs_of(given_pods, writable=False)
+    found = deliver(made, workload, view, policy, costs=costs, window=WINDOW, now=NOW_NS)
+    assert found is not None
+    assert [key for key, _ in found.costs] == [victim]
 
 
 def test_a_partial_delivery_is_announced_with_its_worst_result() -> None:
@@ -285,6 +371,37 @@ def test_where_costs_reach_both_ends_of_int32_those_around_zero_are_enough() -> 
     found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
     assert found is not None
     assert dict(found.costs) == {victim: -3, "default/y1": 1}
+
+
+def test_around_zero_only_pods_on_the_wrong_side_are_written() -> None:
+    """A victim that is below zero keeps its cost, and a survivor at zero, but no victim at zero."""
+    since = NOW - timedelta(days=1)
+    where = {"a1": (INT32_MAX, INT32_MAX, 0, -7), "b1": (-(2**31),), "c1": (0,)}
+    given_pods = [
+        make(f"{node}-{n}", uid=f"{node}-{n}", node=node, since=since, created=since, cost=str(cost))
+        for node, costs in where.items()
+        for n, cost in enumerate(costs)
+    ]
+    made, workload, view = planned(given_pods, 3, foreign_costs="TieBreak")
+    assert made.keys[:2] == ("default/a1-3", "default/a1-2")
+    known = costs_of(given_pods, writable=True)
+    found = deliver(made, workload, view, costs=known, window=WINDOW, rely=False, now=NOW_NS)
+    assert found is not None
+    assert dict(found.costs) == {"default/a1-2": -6, made.keys[2]: -5, "default/b1-0": 1}
+
+
+@pytest.mark.parametrize(
+    ("victims", "survivors", "side"),
+    [
+        pytest.param(4, 3, Side.VICTIMS, id="victims, although one more"),
+        pytest.param(5, 3, Side.SURVIVORS, id="survivors, where that saves two"),
+    ],
+)
+def test_victims_are_preferred_where_that_takes_few_more_costs(victims: int, survivors: int, side: Side) -> None:
+    """Costs on survivors leave the victims tied."""
+    since = NOW - timedelta(days=1)
+    given_pods = [make(f"p{n}", uid=f"{n}", node="a1", since=since, created=since) for n in range(victims + survivors)]
+    assert delivered(given_pods, victims, rely=False).side is side
 
 
 def three() -> tuple[Plan, Workload, Snapshot, str, str]:

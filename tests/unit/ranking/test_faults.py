@@ -64,6 +64,7 @@ def test_one_at_a_time_is_enough_to_need_a_controller_that_waits() -> None:
         pytest.param(["Probe", "Stated"], ["spec.strategies[1].name"], id="two that look at answers"),
         pytest.param(["Stated", "Balance", "Probe"], ["spec.strategies[2].name"], id="wherever they are"),
         pytest.param(["Stated", "Balance"], [], id="without a probe nothing is asked"),
+        pytest.param(["Stated", "Stated"], [], id="however many read what pods state"),
     ],
 )
 def test_only_one_strategy_uses_what_pods_answer(names: list[str], want: list[str]) -> None:

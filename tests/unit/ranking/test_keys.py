@@ -139,3 +139,26 @@ def test_ties_are_broken_only_as_far_as_needed() -> None:
     break_ties(order, ties(np.array([0, 7, 7, 7, 9])), levels)
     assert order.tolist() == [4, 2, 1, 0, 3]
     assert asked == [[0, 1, 2], [1, 2]]
+
+
+def test_runs_are_numbered_one_after_the_other() -> None:
+    """Keys of a later run are compared with each other, and not with the first."""
+    assert numbered(np.array([3, 3, 5, 5, 5, 9])).tolist() == [0, 0, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("keys", "finer", "want"),
+    [
+        pytest.param(
+            [5, 5, 5, 5], ([1, 0, 1, 0], [1, 1, 0, 0]), [3, 1, 2, 0], id="two pairs of one run are still tied"
+        ),
+        pytest.param([5, 5, 7, 7], ([0, 0, 0, 0], [1, 0, 1, 0]), [1, 0, 3, 2], id="two runs are still tied"),
+    ],
+)
+def test_what_is_still_tied_is_ordered_by_the_next_key(
+    keys: list[int], finer: tuple[list[int], list[int]], want: list[int]
+) -> None:
+    """Wherever in the list it is."""
+    order = np.arange(4)
+    break_ties(order, ties(np.array(keys)), [np.array(each).__getitem__ for each in finer])
+    assert order.tolist() == want

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,13 +115,14 @@ def test_where_keys_cross_the_first_is_still_the_best_at_every_step(
 @settings(max_examples=60, deadline=None)
 @given(case=crossings(), count=st.integers(0, 6))
 def test_what_goes_does_not_depend_on_how_many_are_wanted(case: Case, count: int) -> None:
-    """Where keys cross, no more are chosen than wanted; the others follow by tier and place."""
+    """Where keys cross, one more is chosen, to compare the wanted ones with; the others follow by tier and place."""
     tiers, keys, places, others = case
     count = min(count, len(tiers))
     whole = removal(np.array(tiers), columns(keys), np.array(places), len(tiers), columns(others))
     found = removal(np.array(tiers), columns(keys), np.array(places), count, columns(others))
     order = found.order.tolist()
-    assert order[:count] == whole.order[:count].tolist()
+    assert order[: count + 1] == whole.order[: count + 1].tolist()
+    assert found.heights[:, order[: count + 1]].tolist() == whole.heights[:, order[: count + 1]].tolist()
     assert sorted(order) == list(range(len(tiers)))
     if not found.hierarchical:
         rest = order[count + 1 :]
@@ -140,6 +142,33 @@ def test_sorting_and_simulating_give_the_same(case: Case) -> None:
     simulated = levels._simulated(np.array(tiers), codes, np.array(places), len(tiers), fixed)  # noqa: SLF001 - its twin
     assert simulated.order.tolist() == by_sorting.order.tolist()
     assert simulated.heights.tolist() == by_sorting.heights.tolist()
+
+
+ZONES, RACKS, HOSTS = [0, 0, 0, 0, 0], [1, 1, 1, 0, 0], [0, 3, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("keys", "hierarchical"),
+    [
+        pytest.param([RACKS, HOSTS], True, id="from the coarsest to the finest"),
+        pytest.param([HOSTS, ZONES, RACKS], True, id="in any order"),
+        pytest.param([RACKS, RACKS], True, id="keys with the same domains"),
+        pytest.param([RACKS, [0, 1, 1, 0, 1]], False, id="two keys that cross"),
+        pytest.param([HOSTS, [0, 1, 1, 0, 1]], False, id="a host in two domains"),
+        pytest.param([], True, id="no keys"),
+    ],
+)
+def test_keys_form_a_hierarchy_if_each_domain_is_inside_one_of_every_coarser_key(
+    keys: list[list[int]], hierarchical: bool
+) -> None:
+    """In whatever order they are listed."""
+    assert removal(np.zeros(5, dtype=np.int64), columns(keys), np.arange(5), 1).hierarchical is hierarchical
+
+
+def test_between_domains_that_are_as_full_the_finer_key_that_is_listed_first_decides() -> None:
+    """First from the rack of three. Then of two equal racks from the one whose pods share a host, and so on."""
+    order = removal(np.zeros(5, dtype=np.int64), columns([ZONES, RACKS, HOSTS]), np.arange(5), 5).order
+    assert order.tolist() == [0, 3, 1, 2, 4]
 
 
 def test_the_smallest_sum_of_squares_has_the_smallest_skew() -> None:

@@ -54,6 +54,7 @@ def test_ten_ten_ten_becomes_seven_seven_six() -> None:
     assert (zones.skew_before, zones.skew_after, zones.skew_stock) == (0, 1, 10)
     assert made.obstacles == ()
     assert not made.is_matched_by_stock
+    assert (made.stock.is_unique, made.is_chosen_by_stock) == (True, False)
 
 
 @pytest.mark.parametrize("size", range(1, 51))
@@ -104,6 +105,17 @@ def test_obstacles_name_what_the_pods_are_that_go_first() -> None:
     assert made.obstacles[-1] == Obstacle(
         "2 pods had to go first whatever the balance: 1 without a node, 1 not ready", ZONE
     )
+
+
+def test_an_obstacle_is_what_distinguishes_victims_from_the_pod_that_stays_longest() -> None:
+    """One pod with a cost is kept by that, whatever the balance; that the others have none is no reason for them."""
+    dear = pod("dear").on("a1").created(OLD).ready().cost(7)
+    made = planned(cluster("a: a1", "b: b1", "c: c1").running("b1", "b1", "b1").with_pods(dear), 3)
+    assert made.levelings[0].after == (1, 2, 0)
+    assert [each.cause for each in made.obstacles] == [
+        "c (0) had fewer than 1 pods before, and a scale-down adds none",
+        "1 pod had to go first whatever the balance: with a lower cost of another writer",
+    ]
 
 
 def test_a_skew_of_one_needs_no_explanation() -> None:
@@ -565,6 +577,21 @@ def test_what_stock_may_leave_is_said_as_what_it_may() -> None:
     assert not found.is_matched_by_stock
 
 
+def test_stock_matches_a_plan_only_if_it_does_on_every_constraint() -> None:
+    """The newest pod goes: that leaves the zones as level as the plan does, but empties a host."""
+    made = cluster("a: a1 a2", "b: b1").running("a1", "a1", "b1", created=OLD).running("a2", created=NEW)
+    view = made.snapshot()
+    everyone = Workload.of_all(view, constraints=ZONES_AND_HOSTS)
+    found = plan(replace(everyone, related=everyone.rows[:0]), view, replicas=3, now=NOW)
+    assert [each.is_matched_by_stock for each in found.levelings] == [True, False]
+    assert not found.is_matched_by_stock
+
+
+def test_without_constraints_a_plan_says_so() -> None:
+    """There is nothing to compare with what stock leaves."""
+    assert planned(cluster("a: a1").running("a1", "a1"), 1, []).sentence() == "2 → 1: no constraints to keep level"
+
+
 def test_a_window_makes_a_prediction_uncertain() -> None:
     """At this moment the young pod of zone c goes; within the window, one of zone a may."""
     made = cluster("a: a1", "b: b1", "c: c1").running("a1", "b1", "c1", created="2026-01-09T23:59:55.7Z")
@@ -576,3 +603,40 @@ def test_a_window_makes_a_prediction_uncertain() -> None:
     assert now.is_matched_by_stock
     assert now.is_chosen_by_stock
     assert not later.is_matched_by_stock
+
+
+def test_of_equals_those_go_that_the_controller_deletes_in_every_case() -> None:
+    """And of others those that it may delete, even if they come later in its order at this moment.
+
+    Ages cross 4.29 and 8.59 seconds: now, the controller deletes both pods of zone a, the one with the smaller UID
+    first. In a second that one is as old as those of zone b, of which one has become too old by then.
+    """
+    made = cluster("a: a1 a2", "b: b1 b2").with_pods(
+        pod("older").uid("3").on("a1").created("2026-01-09T23:59:56.7Z").ready(),
+        pod("always").uid("4").on("a2").created("2026-01-09T23:59:57.8Z").ready(),
+        pod("possible").uid("2").on("b1").created("2026-01-09T23:59:55Z").ready(),
+        pod("never").uid("1").on("b2").created("2026-01-09T23:59:52Z").ready(),
+    )
+    view = made.snapshot()
+    workload = Workload.of_all(view, constraints=ZONES)
+    now = plan(workload, view, replicas=2, now=NOW)
+    assert now.keys == ("default/older", "default/never")
+    later = plan(workload, view, replicas=2, now=NOW, window=Window.after(NOW, seconds=2, tolerance=0))
+    assert later.stock.always == ("default/always",)
+    assert set(later.stock.possible) == {"default/older", "default/always", "default/possible"}
+    assert later.keys == ("default/always", "default/possible")
+
+
+@pytest.mark.parametrize(
+    ("types", "guaranteed"),
+    [
+        pytest.param("xxy", 2, id="each type is in one zone"),
+        pytest.param("xyx", 1, id="a type is in two zones, and a zone has two types"),
+    ],
+)
+def test_levelness_is_guaranteed_on_all_keys_of_a_hierarchy_and_else_on_the_first(types: str, guaranteed: int) -> None:
+    """Keys that cross one another compete."""
+    made = cluster("a: a1 a2", "b: b1").running("a1", "a2", "b1")
+    for host, value in zip(("a1", "a2", "b1"), types, strict=True):
+        made.node(host).labels(type=value)
+    assert planned(made, 2, [Constraint(ZONE), Constraint("type")]).guaranteed == guaranteed

@@ -284,3 +284,8 @@ def test_a_cloneset_may_state_its_scale(stated: str | None, want: str | None) ->
     annotations = {} if stated is None else {RANK: stated}
     for usual in SCALES:
         assert RankSettings(scale=usual).scale_for(annotations) == (want or usual)
+
+
+def test_templates_without_constraints_have_none_unless_the_settings_say_otherwise() -> None:
+    """So that their pods are ranked by their nodes, and not by what a plan keeps level."""
+    assert RankSettings().defaults("default-scheduler") == ()

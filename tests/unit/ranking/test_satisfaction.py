@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.api.nodes import ZONE
+from trimtab.ranking import satisfaction
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.satisfaction import excess, satisfy
 from trimtab.ranking.spreads import Spread, resolve
@@ -82,3 +83,38 @@ def test_pods_of_another_tier_are_not_exchanged() -> None:
     same, earlier = np.zeros(5, dtype=np.int64), np.array([1, 1, 1, 0, 0], dtype=np.int64)
     assert satisfy(order, 2, earlier, hard).tolist() == order.tolist()
     assert set(satisfy(order, 2, same, hard)[:2].tolist()) <= {0, 1, 2}
+
+
+def test_pods_of_the_tier_of_the_last_victim_are_exchanged() -> None:
+    """The victim of the tier before stays one."""
+    hard = spreads(["a1", "a1", "a1", "b1", "c1"])
+    tiers = np.array([1, 1, 1, 1, 0], dtype=np.int64)
+    assert satisfy(np.array([4, 3, 0, 1, 2], dtype=np.int64), 2, tiers, hard).tolist() == [4, 0, 3, 1, 2]
+
+
+UNEVEN = ["a1", "a1", "a1", "b1", "b1", "c1"]
+"""Three pods in zone a, two in b, one in c; their nodes are of one type."""
+BOTH_OF_B = np.array([3, 4, 0, 1, 2, 5], dtype=np.int64)
+"""An order in which those of zone b go first."""
+
+
+@pytest.mark.parametrize(
+    ("most", "want"),
+    [
+        pytest.param(2, [3, 0, 4, 1, 2, 5], id="as many combinations of domains as are compared"),
+        pytest.param(1, BOTH_OF_B.tolist(), id="more than that: nothing is exchanged"),
+    ],
+)
+def test_the_last_victim_stays_and_the_first_survivor_of_a_domain_goes(
+    most: int, want: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One exchange is enough; the victims are in one domain, the survivors in two."""
+    monkeypatch.setattr(satisfaction, "_MOST_CELLS", most)
+    assert satisfy(BOTH_OF_B, 2, np.zeros(6, dtype=np.int64), spreads(UNEVEN)).tolist() == want
+
+
+def test_a_single_hard_constraint_has_none_to_compete_with() -> None:
+    """The order is the best for constraints as they are listed, and stays."""
+    (zones, _) = spreads(UNEVEN)
+    assert excess(gone(BOTH_OF_B, 2), [zones]) > 0
+    assert satisfy(BOTH_OF_B, 2, np.zeros(6, dtype=np.int64), [zones]).tolist() == BOTH_OF_B.tolist()

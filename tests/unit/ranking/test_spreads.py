@@ -79,6 +79,8 @@ def test_a_hard_constraint_counts_nodes_with_all_keys_of_hard_ones() -> None:
     assert rack.names == ("r1",)
     assert soft.names == ("a", "b", "c")
     assert hard.domains.tolist() == [0, -1]
+    beside_soft, _ = resolved(snapshot, Constraint(ZONE, hard=True), Constraint("rack"))
+    assert beside_soft.names == ("a", "b", "c"), "the key of a soft one is not asked for"
 
 
 def test_nodes_count_that_some_pod_of_the_workload_may_run_on() -> None:
@@ -97,6 +99,15 @@ def test_nodes_count_that_some_pod_of_the_workload_may_run_on() -> None:
     assert honoured.names == ("a", "b")
     assert taints.names == ("a",)
     assert ignored.names == ("a", "b", "c")
+
+
+def test_a_node_affinity_that_cannot_be_read_excludes_no_node() -> None:
+    """The scheduler refuses such a pod; which nodes it would be on is not known."""
+    term = {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["large"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    unreadable = owned("p1", "a1").affinity({"nodeAffinity": required})
+    (found,) = resolved(cluster("a: a1", "b: b1").with_pods(unreadable).snapshot(), Constraint(ZONE))
+    assert counted(found) == {"a": 1, "b": 0}
 
 
 def test_a_domain_can_be_limited_to_some_values() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.ranking.crowds import NOW_NS, make, view_of
+from tests.unit.ranking.crowds import NOW, NOW_NS, make, view_of
 from tests.unit.ranking.test_delivery import NODES, WINDOW, ZONES, pods, with_costs
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
@@ -78,6 +80,44 @@ def test_one_tier_is_as_none(given_pods: list[Pod], keep: int) -> None:
     assert delivery is not None
     assert costs is not None
     assert delivery.costs == costs.costs
+
+
+def aged(name: str, days: float, node: str = "a1") -> Pod:
+    """A pod that was created, and became ready, so many days ago."""
+    since = NOW - timedelta(days=days)
+    return make(name, uid=name, node=node, since=since, created=since)
+
+
+@pytest.mark.parametrize(
+    ("given_pods", "tiers", "written"),
+    [
+        pytest.param(
+            [aged("young", 1), aged("twin", 1, "a2"), aged("old", 9, "b1")],
+            {"default/old": 1},
+            [],
+            id="one of two goes by chance, both of the lowest tier",
+        ),
+        pytest.param(
+            [aged("young", 1), aged("twin", 1, "a2"), aged("old", 9, "b1")],
+            {"default/twin": 1, "default/old": 1},
+            ["default/young"],
+            id="one of two goes by chance, of different tiers",
+        ),
+        pytest.param(
+            [aged("young", 1), aged("old", 9), aged("other", 9)],
+            {"default/young": 1, "default/other": 2},
+            ["default/old"],
+            id="a pod of another tier goes for certain, and a third tier loses none either way",
+        ),
+    ],
+)
+def test_costs_are_written_unless_the_controller_takes_as_many_of_each_tier(
+    given_pods: list[Pod], tiers: dict[str, int], written: list[str]
+) -> None:
+    """One pod goes, and the zones are as level whichever it is."""
+    _, delivery = planned(given_pods, tiers, len(given_pods) - 1)
+    assert delivery is not None
+    assert [key for key, _ in delivery.costs] == written
 
 
 def test_a_level_result_is_given_up_for_the_subsets() -> None:

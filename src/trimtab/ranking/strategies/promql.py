@@ -88,18 +88,18 @@ class _Check:
 
     def run(self) -> None:
         """Raise InvalidError for what may read other namespaces."""
-        at, selectors = 0, 0
+        at, has_selector = 0, False
         while at < len(self._tokens):
             kind, text = self._tokens[at]
             if (kind, text) == _OPEN_BRACE:
-                at, selectors = self._matchers(at), selectors + 1
+                at, has_selector = self._matchers(at), True
             elif kind == "word":
                 at = self._word(at)
             elif text in ("=", "=~", "!~", "}"):
                 raise InvalidError("", f'"{text}" stands outside of a selector')
             else:
                 at += 1
-        if not selectors:
+        if not has_selector:
             raise InvalidError("", f"selects nothing; write a selector such as jobs{{{_REQUIRED}}}")
 
     def _at(self, at: int) -> Token:

@@ -45,6 +45,9 @@ def company(who: PodBuilder, *required: dict[str, Any]) -> PodBuilder:
     return who.affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(required)}})
 
 
+NO_TEAM = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
+
+
 def test_a_zone_that_holds_two_gives_one_up() -> None:
     """Three pods that should be a zone apart, on two zones: shrinking to two keeps both zones."""
     group = cluster("z1: a b", "z2: x").with_pods(
@@ -75,6 +78,18 @@ def test_a_zone_that_holds_two_gives_one_up() -> None:
             ],
             {"p": 0, "q": 0, "r": 0, "s": 0},
             id="pods on their way out, ended, or nowhere are in nobody's way",
+        ),
+        *(
+            pytest.param(
+                [
+                    against(aged("p", 1).on("a"), term("zone", "web", namespaceSelector=selector)),
+                    aged("q", 1).on("a").terminating(),
+                    aged("r", 1).on("b"),
+                ],
+                {"p": 1, "q": 0, "r": 1},
+                id=f"nor are those on their way out in the way of terms for {namespaces}",
+            )
+            for selector, namespaces in (({}, "all namespaces"), (NO_TEAM, "namespaces with certain labels"))
         ),
         pytest.param(
             [against(aged("p", 1).on("a").terminating(), term("zone", "web")), aged("q", 1).on("a")],
@@ -115,6 +130,18 @@ def test_pairs_that_should_not_be_together(pods: list[PodBuilder], want: dict[st
     assert ranks(strategy("AntiAffinity"), view_of(cluster("z1: a b").with_pods(*pods))) == want
 
 
+def test_labels_that_no_pod_has_any_more_are_no_namespace() -> None:
+    """A term for namespaces with certain labels looks at those of the pods there are."""
+    group = cluster("z1: a").with_pods(
+        pod("gone").labels(app="old").on("a"),
+        against(aged("p", 1).on("a"), term("host", "web", namespaceSelector=NO_TEAM)),
+        aged("q", 1).on("a"),
+    )
+    snapshot = group.snapshot()
+    snapshot.drop(Pod, "default", "gone")
+    assert ranks(strategy("AntiAffinity"), view_of(snapshot, "p", "q")) == {"p": 1, "q": 1}
+
+
 def test_other_workloads_count() -> None:
     """What a pod of another workload holds against this one makes a difference, and is not itself ranked."""
     group = cluster("z1: a b").with_pods(
@@ -138,7 +165,6 @@ def test_ranks_are_wrong_once_a_pod_has_gone() -> None:
     assert chosen.one_at_a_time
 
 
-NO_TEAM = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
 APPS = st.sampled_from(["web", "db"])
 TERMS = st.builds(
     term,

@@ -56,3 +56,4 @@ def test_answers_must_last_until_the_next_are_asked_for() -> None:
     """Otherwise the pods would be unranked in between."""
     with pytest.raises(InvalidError, match=r"args\.maxAgeSeconds: 30 is less than periodSeconds.*write at least 60"):
         strategy("Probe", periodSeconds=60, maxAgeSeconds=30)
+    strategy("Probe", periodSeconds=60, maxAgeSeconds=60)

@@ -68,6 +68,13 @@ def test_a_policy_cannot_ask_for_everything(args: dict[str, Any], path: str, wor
     assert error.value.path == path
 
 
+def test_values_may_last_just_until_the_next_are_asked_for() -> None:
+    """And no shorter: pods would be unranked in between."""
+    found = signal_of(strategy("Prometheus", periodSeconds=60, maxAgeSeconds=60))
+    assert found is not None
+    assert (found.period_seconds, found.max_age_seconds) == (60, 60)
+
+
 def test_only_a_signal_is_one() -> None:
     """A strategy of a user's may have an attribute of that name."""
     assert signal_of(strategy("Prometheus")) is not None

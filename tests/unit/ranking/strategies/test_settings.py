@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
+from trimtab.ranking.strategies import STRATEGIES
 from trimtab.ranking.strategies.settings import NoSettings, check_key, descriptions, read_settings
 
 
@@ -69,3 +70,11 @@ def test_a_key_must_be_one() -> None:
         "args.topologyKey",
         '"not a key" is not a key; write one such as topology.kubernetes.io/zone',
     )
+
+
+@pytest.mark.parametrize("name", ["AntiAffinity", "PreferNoSchedule", "Scheduled", "Youngest"])
+def test_a_setting_of_a_strategy_that_has_none_is_refused(name: str) -> None:
+    """It would have no effect, which its author cannot know."""
+    with pytest.raises(InvalidError, match=f"is not a setting of {name}, which has none") as caught:
+        STRATEGIES[name]({"weight": 2})
+    assert caught.value.path == "args.weight"

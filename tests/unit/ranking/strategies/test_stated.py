@@ -67,3 +67,11 @@ def test_costs_that_trimtab_writes_are_not_read(annotation: str) -> None:
     """A cost made from the last cost would run away."""
     with pytest.raises(InvalidError, match=r"^args\.annotation: .* is where Trimtab writes; write another"):
         strategy("Stated", annotation=annotation)
+
+
+@pytest.mark.parametrize("annotation", ["", "a cost", "example.com/", "/cost"])
+def test_what_no_annotation_can_be_called_is_refused(annotation: str) -> None:
+    """No pod could state its cost there."""
+    with pytest.raises(InvalidError) as caught:
+        strategy("Stated", annotation=annotation)
+    assert caught.value.path == "args.annotation"
