@@ -26,9 +26,8 @@ def prepare(paths: Iterable[str]) -> None:
         name = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
         importlib.import_module(name.replace("/", "."))
     clear_caches()
-    _functions(len(sys.modules))
     gc.collect()
-    gc.freeze()  # a collection in a forked process then copies no memory
+    _functions(len(sys.modules))  # which freezes them: a collection in a forked process then copies no memory
 
 
 def clear_caches() -> None:
@@ -59,7 +58,7 @@ def apply(mutant: Mutant) -> None:
 def _functions(_modules: int) -> Mapping[str, Sequence[FunctionType]]:
     """The functions of the product by qualified name; searched again when more modules are imported."""
     found: defaultdict[str, list[FunctionType]] = defaultdict(list)
-    for each in gc.get_objects():
+    for each in _objects():
         if isinstance(each, FunctionType) and (each.__module__ or "").startswith("trimtab."):
             found[each.__code__.co_qualname].append(each)
     return found
@@ -68,8 +67,16 @@ def _functions(_modules: int) -> Mapping[str, Sequence[FunctionType]]:
 @functools.lru_cache(maxsize=1)
 def _caches(_modules: int) -> Sequence[functools._lru_cache_wrapper[object]]:
     """The cached functions of the product; searched again when more modules are imported."""
-    caches = (each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper))  # noqa: SLF001
+    caches = (each for each in _objects() if isinstance(each, functools._lru_cache_wrapper))  # noqa: SLF001
     return [each for each in caches if (each.__module__ or "").startswith("trimtab.")]
+
+
+def _objects() -> list[object]:
+    """The objects of this process: `gc.get_objects` leaves out those that are frozen."""
+    gc.unfreeze()
+    found: list[object] = gc.get_objects()
+    gc.freeze()
+    return found
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

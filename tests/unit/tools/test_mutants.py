@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import inspect
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tools.mutants import modules, report
 from tools.mutants.coverage import Coverage
 from tools.mutants.memory import CoverageCache, History
-from tools.mutants.operators import Identity, mutants
+from tools.mutants.operators import Identity, Mutant, mutants
 from tools.mutants.processes import forked, limit
 from tools.mutants.recording import ExecutedLines, recording, traced
-from tools.mutants.replacement import apply
+from tools.mutants.replacement import apply, prepare
 from tools.mutants.report import Outcome, Result
 from tools.mutants.run import ROOT, sample
 from trimtab.subsets.apportionment import webster
@@ -49,11 +51,16 @@ def test_each_rule_changes_one_thing(text: str, want: set[str], tmp_path: Path) 
     assert {each.after for each in mutants("m.py", tmp_path)} == want
 
 
-def test_a_mutant_lives_in_a_process_of_its_own() -> None:
-    """This one, and its files, stay as they are."""
-    before = (ROOT / APPORTIONMENT).read_bytes()
+def webster_returning_none() -> Mutant:
+    """A mutant that every test of `webster` detects."""
     found = [each for each in mutants(APPORTIONMENT, ROOT) if each.function == "webster"]
     (mutant,) = [each for each in found if (each.before, each.after) == ("return assigned", "return None")]
+    return mutant
+
+
+def test_a_mutant_lives_in_a_process_of_its_own() -> None:
+    """This one, and its files, stay as they are."""
+    before, mutant = (ROOT / APPORTIONMENT).read_bytes(), webster_returning_none()
 
     def work() -> object:
         apply(mutant)
@@ -62,6 +69,19 @@ def test_a_mutant_lives_in_a_process_of_its_own() -> None:
     assert forked(work) == "nothing"
     assert webster([50, 50], 7) == [4, 3]
     assert (ROOT / APPORTIONMENT).read_bytes() == before
+
+
+def test_functions_are_found_again_when_a_test_imports_a_module() -> None:
+    """The runner freezes all objects before it forks, and the search must not leave those out."""
+    mutant = webster_returning_none()
+
+    def work() -> object:
+        prepare([APPORTIONMENT])
+        sys.modules["imported_by_a_test"] = ModuleType("imported_by_a_test")
+        apply(mutant)
+        return webster([50, 50], 7) or "nothing"
+
+    assert forked(work) == "nothing"
 
 
 def test_a_process_that_does_not_end_is_told_from_one_that_fails() -> None:
