@@ -11,6 +11,7 @@ takes to start.
 
 from __future__ import annotations
 
+import os
 import sys
 
 HELP = "help.txt"
@@ -21,6 +22,7 @@ def main() -> None:
     if sys.argv[1:] in (["--help"], ["-h"]):
         sys.stdout.write(overview(program()))
         return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads for algebra that we do not use
     from trimtab.cli.commands import run
 
     run(program())

@@ -30,8 +30,7 @@ T = TypeVar("T", bound=Object)
 _SILENCE = 30.0
 """Seconds without data after which the initial events count as failed."""
 
-_BOOKMARK = b"BOOKMARK"
-"""Without the quotes: Python searches by the last letter, and few texts of a cluster have a capital K."""
+_BOOKMARK = b'"BOOKMARK"'
 _CHUNK = 1 << 18
 """Bytes that are decoded at once: some thirty to seventy pods."""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trimtab.cli import main
+
 
 def trimtab(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would."""
@@ -38,6 +40,24 @@ def test_help_is_there_for_every_command(command: tuple[str, ...], tmp_path: Pat
 def test_help_has_examples(command: tuple[str, ...], tmp_path: Path) -> None:
     """The commands that people start with show how."""
     assert "Examples:" in trimtab(*command, "--help", folder=tmp_path).stdout
+
+
+@pytest.mark.parametrize(("given", "used"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_numpy_starts_no_threads_unless_the_environment_says_so(
+    given: dict[str, str], used: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They take a tenth of a second of CPU at each start, and nothing uses them."""
+    for name in ("OPENBLAS_NUM_THREADS", "KUBECONFIG"):
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["trimtab", "run", "--check"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "the configuration is valid" in capsys.readouterr().out
+    assert os.environ["OPENBLAS_NUM_THREADS"] == used
 
 
 def test_an_unknown_option_is_reported_in_one_line(tmp_path: Path) -> None:
