@@ -401,7 +401,7 @@ async def test_the_event_loop_goes_on_while_pods_are_planned(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("delivered", [pytest.param(True, id="observed"), pytest.param(False, id="not delivered")])
-async def test_a_plan_that_nobody_awaits_lets_answers_out_first(delivered: bool) -> None:
+async def test_a_plan_that_is_not_awaited_lets_answers_out_first(delivered: bool) -> None:
     """It is of the cluster as it was: what the controller does once it is answered is not in it."""
     strategy = Named()
     async with planning(strategy, InlineExecutor()) as (planner, checked):
