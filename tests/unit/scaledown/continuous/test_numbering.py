@@ -168,6 +168,7 @@ def _by_plurality(ranks: list[float], held: list[int | None]) -> list[int | None
         pytest.param([-LIMIT - 1, 0], [None, None], [0, 16], id="one that is too small"),
         pytest.param([0.6, 1.6], [None, None], [1, 2], id="ranks are rounded where they stay different"),
         pytest.param([2, 2, 2, 2], [5, 5, 4, 4], [4, 4, 4, 4], id="of as many, the smaller number"),
+        pytest.param([2, 2, 2], [7, 4, 7], [7, 7, 7], id="the number that most pods of a rank have"),
         pytest.param([1, 2, 3, 4], [9, 1, 2, 9], [0, 1, 2, 9], id="the longer run is kept"),
         pytest.param([1, 2, 2, 2, 3], [5, 1, 1, 1, 6], [0, 1, 1, 1, 6], id="the run with more pods is kept"),
         pytest.param([5, 6, 7], [7, 7, 7], [5, 6, 7], id="of equal runs the one that has its ranks"),
