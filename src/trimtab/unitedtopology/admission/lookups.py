@@ -142,8 +142,8 @@ class Lookups:
         return {each.metadata.uid for each in owned}
 
     async def _nodes(self, names: Iterable[str]) -> dict[str, Node | None]:
-        """Read nodes, by name; None for those that do not exist."""
-        wanted = [name for name in dict.fromkeys(names) if name]
+        """Read nodes, by name; None for those that do not exist. The empty name of an unassigned pod is not sent."""
+        wanted = list(dict.fromkeys(names))
         return dict(zip(wanted, await asyncio.gather(*map(self._node, wanted)), strict=True))
 
     async def _node(self, name: str) -> Node | None:
