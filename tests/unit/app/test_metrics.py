@@ -65,6 +65,18 @@ async def test_a_process_reports_readiness_leadership_and_its_certificate(tmp_pa
     assert 300 < left / 86400 < 400
 
 
+async def first_count(running: app.App, name: str, labels: dict[str, str]) -> float:
+    """Run a process until a counter has a sample with these labels; its value then."""
+    task = asyncio.create_task(running.run())
+    try:
+        while (value := running.registry.get_sample_value(name, labels)) is None:
+            await asyncio.sleep(0)
+            assert not task.done()
+        return value
+    finally:
+        await cancel(task)
+
+
 class WithoutStreamedLists(Session):
     """Connections to an API server that refuses initial events, as an older one does."""
 
@@ -80,15 +92,8 @@ async def test_a_process_counts_lists_that_the_api_server_did_not_stream(tmp_pat
     async with Server(tmp_path) as server:
         configured = TrimtabConfiguration(components=("scheduler",), serving=Serving(port=0))
         running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig), connect=WithoutStreamedLists)
-        task = asyncio.create_task(running.run())
         labels = {"kind": "Pod", "reason": "refused"}
-        try:
-            while running.registry.get_sample_value("trimtab_list_fallbacks_total", labels) is None:
-                await asyncio.sleep(0)
-                assert not task.done()
-        finally:
-            await cancel(task)
-    assert running.registry.get_sample_value("trimtab_list_fallbacks_total", labels) == 1
+        assert await first_count(running, "trimtab_list_fallbacks_total", labels) == 1
 
 
 class WithoutEvents(Session):
@@ -117,15 +122,8 @@ async def test_a_process_counts_events_that_were_not_written(tmp_path: Path) -> 
             },
         )
         running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig), connect=WithoutEvents)
-        task = asyncio.create_task(running.run())
         labels = {"component": SCHEDULER_NAME, "reason": "refused"}
-        try:
-            while running.registry.get_sample_value("trimtab_events_dropped_total", labels) is None:
-                await asyncio.sleep(0)
-                assert not task.done()
-        finally:
-            await cancel(task)
-    assert running.registry.get_sample_value("trimtab_events_dropped_total", labels) == 1
+        assert await first_count(running, "trimtab_events_dropped_total", labels) == 1
 
 
 def test_readiness_and_leadership_are_measured_on_each_scrape() -> None:
