@@ -130,6 +130,20 @@ class WebhookProcess:
             await asyncio.sleep(0)
 
 
+def slow_writes(process: WebhookProcess, seconds: float) -> list[int]:
+    """Let each write of a status take so long; the moments at which they begin, as they come."""
+    moments: list[int] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            moments.append(process.clock.monotonic())
+            process.clock.work(seconds)
+        return None
+
+    process.server.intercept = slowly
+    return moments
+
+
 def _name(placed: Assignment | None) -> str | None:
     if placed is None or placed.subset is None:
         return None
@@ -201,15 +215,7 @@ async def test_after_a_conflict_a_newer_version_is_decided_from(is_seen: bool, p
 async def test_without_other_writers_no_turn_is_waited_for(process: WebhookProcess) -> None:
     """The next request is written as soon as it comes."""
     process.put(topology(-1))
-    moments: list[int] = []
-
-    def slowly(request: Request) -> Response | Exception | None:
-        if request.method == "PATCH":
-            moments.append(process.clock.monotonic())
-            process.clock.work(0.05)
-        return None
-
-    process.server.intercept = slowly
+    moments = slow_writes(process, 0.05)
     for name in "123":
         await process.reserve(name)
     assert all((later - earlier) / SECOND < 0.15 for earlier, later in pairwise(moments))
@@ -546,15 +552,7 @@ async def test_a_changed_size_is_decided_again_at_once(process: WebhookProcess) 
     process.server.put(*DEPLOYMENTS, deployment(4))
     await process.reserve("0")
     process.server.put(*DEPLOYMENTS, deployment(8))
-    moments: list[int] = []
-
-    def slowly(request: Request) -> Response | Exception | None:
-        if request.method == "PATCH":
-            moments.append(process.clock.monotonic())
-            process.clock.work(1.0)
-        return None
-
-    process.server.intercept = slowly
+    moments = slow_writes(process, 1.0)
     await process.reserve("1")
     first, second = moments
     assert (second - first) / SECOND == pytest.approx(1.0, abs=0.01)
