@@ -3,7 +3,7 @@
 | limit | value | what happens beyond it |
 |---|---|---|
 | connections | 256 | the one that has waited longest without a request is closed |
-| TLS handshakes begun within 5 s and not done | 1,000 | the new connection is closed |
+| TLS handshakes at a time | 1,000 | the new connection is closed |
 | TLS handshake | 5 s | closed |
 | time from the first byte of a request to the last | 5 s | closed |
 | time between two requests | 2 min, more than API servers keep an idle connection | closed |
@@ -13,12 +13,17 @@
 
 A connection notes when the first byte of its request arrived, so that a deadline can be counted from there and not from
 when the server got around to it.
+
+Connections are accepted here and not by the event loop's own server, which cannot refuse one: asyncio's leaves the
+socket to the garbage collector, and uvloop's never accepts another one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +32,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.processes import return_free_memory
 
 MAX_BODY = 7 * 1024 * 1024
@@ -77,7 +82,6 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request: the TLS handshake is done."""
-        self._owner.handshakes.pop(self, None)
         super().connection_made(transport)
         self._expect(self._owner.limits.request_seconds)
 
@@ -136,26 +140,15 @@ class Connections(web.Server):
         self._lag = lag
         self._buffered = 0
         self._quiet = True
-        self.handshakes: dict[Connection, float] = {}
-        """When each handshake ends that is not done, at the latest; asyncio does not say which have failed."""
+        self._handshakes: set[asyncio.Task[None]] = set()
 
     def __call__(self) -> Connection:
-        """The protocol of a connection that was accepted; another one is closed if there are too many.
-
-        Raises ConnectionRefusedError, on which asyncio closes the connection before it allocates any buffers.
-        """
-        now = asyncio.get_running_loop().time()
-        while self.handshakes and next(iter(self.handshakes.values())) <= now:
-            del self.handshakes[next(iter(self.handshakes))]
-        if len(self.handshakes) >= self.limits.handshakes:
-            raise ConnectionRefusedError("too many TLS handshakes at a time")
+        """The protocol of a connection that was accepted; another one is closed if there are too many."""
         waiting = [each for each in self.connections if isinstance(each, Connection) and not each.deciding]
         if len(self.connections) >= self.limits.connections and waiting:
             waiting[0].abort()
         self._quiet = False
-        made = Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
-        self.handshakes[made] = now + self.limits.handshake_seconds
-        return made
+        return Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
 
     def now(self) -> int:
         """When what the event loop reads now has arrived at the socket, at the latest."""
@@ -164,18 +157,45 @@ class Connections(web.Server):
     @asynccontextmanager
     async def listening(self, host: str, port: int, context: ssl.SSLContext, *, grace: float) -> AsyncIterator[Any]:
         """Accept connections until the block ends; then answer what is being decided. Yields the address."""
-        server = await asyncio.get_running_loop().create_server(
-            self, host, port, ssl=context, ssl_handshake_timeout=self.limits.handshake_seconds
-        )
-        trimming = asyncio.ensure_future(self._trim())
+        listeners = _listeners(host, port)
+        tasks = [asyncio.ensure_future(self._accept(each, context)) for each in listeners]
+        tasks.append(asyncio.ensure_future(self._trim()))
         try:
-            yield server.sockets[0].getsockname()
+            yield listeners[0].getsockname()
         finally:
-            trimming.cancel()
-            server.close()
+            await cancel(*tasks)
+            for each in listeners:
+                each.close()
+            await cancel(*self._handshakes)
             self.pre_shutdown()
             await self.shutdown(grace)
-            await server.wait_closed()
+
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Accept connections; one that is too many is closed before any buffers are allocated for it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                log.warning("cannot accept a connection, will retry: %s", error)
+                await asyncio.sleep(_ACCEPT_SECONDS)
+                continue
+            if len(self._handshakes) >= self.limits.handshakes:
+                accepted.close()
+            else:
+                handshake = loop.create_task(self._shake_hands(accepted, context))
+                self._handshakes.add(handshake)
+                handshake.add_done_callback(self._handshakes.discard)
+            await asyncio.sleep(0)  # for other tasks, however many connections are waiting
+
+    async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
+        seconds = self.limits.handshake_seconds
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self, accepted, ssl=context, ssl_handshake_timeout=seconds
+            )
+        except OSError as error:
+            log.debug("a TLS handshake failed: %s", error)
 
     async def _handle(self, http: web.BaseRequest) -> web.Response:
         connection = cast("Connection", http.protocol)
@@ -216,4 +236,24 @@ class Connections(web.Server):
                 await asyncio.to_thread(return_free_memory)
 
 
+def _listeners(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on each address of a host; those of a family that the machine does not have are left out."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    made, failed = list[socket.socket](), list[OSError]()
+    for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+        try:
+            made.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+        except OSError as error:
+            failed.append(error)
+    fatal = [error for error in failed if error.errno != errno.EADDRNOTAVAIL or not made]
+    for each in made:
+        each.close() if fatal else each.setblocking(False)
+    if fatal:
+        raise fatal[0]
+    return made
+
+
+_ACCEPT_SECONDS = 1.0
+"""After an error, such as too many open files."""
+_BACKLOG = 1024
 _TRIM_SECONDS = 10.0

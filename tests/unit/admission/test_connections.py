@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from trimtab.admission.server import Hook, read_beside
 from trimtab.api import admission, nesting
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND
+from trimtab.kube.processes import new_event_loop
 from trimtab.testing.clocks import VirtualClock
 
 
@@ -144,12 +145,20 @@ async def test_of_too_many_connections_the_one_that_waited_longest_is_closed(tmp
             assert await each.status() == 200
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket")  # asyncio leaves the refused socket to the collector
-async def test_tls_handshakes_at_a_time_are_limited(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, new_event_loop], ids=["asyncio", "trimtab run"])
+def test_tls_handshakes_at_a_time_are_limited(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
     """Each takes memory before a byte of a request has arrived. When they fail, there is room again."""
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(exceed_handshakes(tmp_path))
+
+
+async def exceed_handshakes(folder: Path) -> None:
+    """Begin more handshakes than a server allows, and call it when these are over."""
     trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
     limits = Limits(handshakes=2, handshake_seconds=0.3)
-    async with served(tmp_path, [hook(yes)], limits=limits) as (server, _):
+    async with served(folder, [hook(yes)], limits=limits) as (server, _):
         silent = [Caller(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(3)]
         assert await silent[2].closed(), "the third is refused at once"
         assert not silent[0].reader.at_eof()
