@@ -47,6 +47,7 @@ KINDS = (
     Kind("cut-watches", 24, "all connections of a replica to the API server are cut"),
     Kind("unreadable-object", 16, "an object nested a thousand levels deep is created"),
     Kind("forged-review", 90, "a review that no API server sent reaches a webhook port"),
+    Kind("connection-burst", 2, "more connections than a webhook port takes at a time are opened and left alone"),
 )
 BY_NAME: Mapping[str, Kind] = {each.name: each for each in KINDS}
 

@@ -32,4 +32,5 @@ FAULTS: Mapping[str, Fault] = {
     "cut-watches": product.cut_watches,
     "unreadable-object": hostile.create_unreadable,
     "forged-review": hostile.forge_review,
+    "connection-burst": hostile.open_many,
 }

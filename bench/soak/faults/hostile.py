@@ -1,7 +1,8 @@
-"""Faults that someone means: objects that cannot be read, and reviews that no API server sent."""
+"""Faults that someone means: objects that cannot be read, reviews that no API server sent, bursts of connections."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import random
@@ -20,6 +21,8 @@ _DEPTHS = {True: 1400, False: 300}
 """How deep objects are nested on a real API server, and on the lab's own, which refuses more than a thousand levels."""
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 _ANSWERS = frozenset({200, 400, 404, 408, 413, 429, 431, 503})
+_BURST = 1500
+"""Connections: more than the handshakes that a webhook port has under way at a time."""
 
 
 async def create_unreadable(arena: Arena, rng: random.Random) -> str:
@@ -61,6 +64,31 @@ async def forge_review(arena: Arena, rng: random.Random) -> str:
     problem = _problem(status, text)
     arena.ledger.check(judging.FORGERY, not problem, f"{name}: {problem}")
     return f"{name} at {replica.name}: {status}"
+
+
+async def open_many(arena: Arena, rng: random.Random) -> str:
+    """Open many connections to a webhook port and send nothing; when they are closed, it must answer a new one."""
+    replica = rng.choice(arena.installation.of(WEBHOOKS))
+    port = replica.webhook_port
+    results = await asyncio.gather(*(_open(port) for _ in range(_BURST)), return_exceptions=True)
+    opened = [each for each in results if isinstance(each, asyncio.StreamWriter)]
+    for each in opened:
+        each.transport.abort()
+    try:
+        async with caller() as session:
+            await send_review(session, port, "/scale", b"{}")
+        is_answered = True
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        is_answered = False
+    if not opened or (not is_answered and replica.changing.locked()):
+        raise NoEffectError("the replica is being restarted")
+    arena.ledger.check(judging.RECOVERS, is_answered, f"{replica.name} does not answer after a burst of connections")
+    return f"{len(opened)} connections to {replica.name}"
+
+
+async def _open(port: int) -> asyncio.StreamWriter:
+    _, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), _TIMEOUT.total)
+    return writer
 
 
 def caller() -> aiohttp.ClientSession:
