@@ -23,6 +23,8 @@ _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 _ANSWERS = frozenset({200, 400, 404, 408, 413, 429, 431, 503})
 _BURST = 1500
 """Connections: more than the handshakes that a webhook port has under way at a time."""
+_TRIES = 15
+"""Seconds in which a port must answer again: three times as long as a handshake may take."""
 
 
 async def create_unreadable(arena: Arena, rng: random.Random) -> str:
@@ -67,23 +69,31 @@ async def forge_review(arena: Arena, rng: random.Random) -> str:
 
 
 async def open_many(arena: Arena, rng: random.Random) -> str:
-    """Open many connections to a webhook port and send nothing; when they are closed, it must answer a new one."""
+    """Open many connections to a webhook port and send nothing; soon after they are closed, it must answer a new one."""
     replica = rng.choice(arena.installation.of(WEBHOOKS))
     port = replica.webhook_port
     results = await asyncio.gather(*(_open(port) for _ in range(_BURST)), return_exceptions=True)
     opened = [each for each in results if isinstance(each, asyncio.StreamWriter)]
     for each in opened:
         each.transport.abort()
-    try:
-        async with caller() as session:
-            await send_review(session, port, "/scale", b"{}")
-        is_answered = True
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        is_answered = False
+    is_answered = False
+    for _ in range(_TRIES):
+        await asyncio.sleep(1.0)
+        if is_answered := await _is_answered(port):
+            break
     if not opened or (not is_answered and replica.changing.locked()):
         raise NoEffectError("the replica is being restarted")
     arena.ledger.check(judging.RECOVERS, is_answered, f"{replica.name} does not answer after a burst of connections")
     return f"{len(opened)} connections to {replica.name}"
+
+
+async def _is_answered(port: int) -> bool:
+    try:
+        async with caller() as session:
+            await send_review(session, port, "/scale", b"{}")
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
+    return True
 
 
 async def _open(port: int) -> asyncio.StreamWriter:
