@@ -69,7 +69,7 @@ async def forge_review(arena: Arena, rng: random.Random) -> str:
 
 
 async def open_many(arena: Arena, rng: random.Random) -> str:
-    """Open many connections to a webhook port and send nothing; soon after they are closed, it must answer a new one."""
+    """Open many connections to a webhook port and send nothing; soon after they are closed, it must answer."""
     replica = rng.choice(arena.installation.of(WEBHOOKS))
     port = replica.webhook_port
     results = await asyncio.gather(*(_open(port) for _ in range(_BURST)), return_exceptions=True)
