@@ -208,6 +208,16 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 description="It is renewed when a third of its lifetime, about four months, is left.",
             ),
             Panel(
+                "Webhook connections closed",
+                [
+                    (
+                        'sum by (reason) (increase(trimtab_webhook_connections_closed_total{reason!="idle"}[1h]))',
+                        "{{reason}}",
+                    )
+                ],
+                description="In the last hour, by the limit that was exceeded; a few failed handshakes are usual.",
+            ),
+            Panel(
                 "Clock offset",
                 [("max by (instance) (trimtab_clock_offset_seconds)", "{{instance}}")],
                 unit="s",

@@ -11,6 +11,8 @@
 | body | 7 MiB: two objects as large as an API server takes, and the review around them | 413, before it is read |
 | bodies in memory | 64 MiB in all | 503 |
 
+What is closed or refused is counted by reason (`CloseReason`).
+
 A connection notes when the first byte of its request arrived, so that a deadline can be counted from there and not from
 when the server got around to it.
 
@@ -28,6 +30,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, cast
 
 from aiohttp import web
@@ -53,13 +56,31 @@ class Limits:
     buffered: int = 64 * 1024 * 1024
 
 
+class CloseReason(StrEnum):
+    """Why a connection was closed by the server."""
+
+    TOO_MANY_CONNECTIONS = "too-many-connections"
+    TOO_MANY_HANDSHAKES = "too-many-handshakes"
+    HANDSHAKE_FAILED = "handshake-failed"
+    """The TLS handshake failed or took too long."""
+    REQUEST_TIMEOUT = "request-timeout"
+    """A request, or the first one, did not arrive in time."""
+    IDLE = "idle"
+    """There was no further request for long, which is nothing unusual."""
+    BODY_TOO_LARGE = "body-too-large"
+    TOO_MANY_BODIES = "too-many-bodies"
+    """The bodies of all requests together were too large."""
+
+
 class Refusal(Exception):  # noqa: N818 - an answer, not a fault of ours
     """A request that is refused with a status and a reason, and its connection closed."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, close_reason: CloseReason | None = None) -> None:
+        """`close_reason` is the limit that was exceeded, if one was."""
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.close_reason = close_reason
 
     def response(self) -> web.Response:
         """The answer."""
@@ -83,13 +104,13 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request: the TLS handshake is done."""
         super().connection_made(transport)
-        self._expect(self._owner.limits.request_seconds)
+        self._expect(self._owner.limits.request_seconds, CloseReason.REQUEST_TIMEOUT)
 
     def data_received(self, data: bytes) -> None:
         """Note when a request begins to arrive."""
         if self.arrived is None:
             self.arrived = self._owner.now()
-            self._expect(self._owner.limits.request_seconds)
+            self._expect(self._owner.limits.request_seconds, CloseReason.REQUEST_TIMEOUT)
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -105,16 +126,17 @@ class Connection(web.RequestHandler):
     def answered(self) -> None:
         """Note that the request is answered, and wait for the next."""
         self.deciding, self.arrived = False, None
-        self._expect(self._owner.limits.idle_seconds)
+        self._expect(self._owner.limits.idle_seconds, CloseReason.IDLE)
 
-    def abort(self) -> None:
+    def abort(self, reason: CloseReason) -> None:
         """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
+            self._owner.on_close(reason)
 
-    def _expect(self, seconds: float) -> None:
+    def _expect(self, seconds: float, reason: CloseReason) -> None:
         self._cancel()
-        self._alarm = asyncio.get_running_loop().call_later(seconds, self.abort)
+        self._alarm = asyncio.get_running_loop().call_later(seconds, self.abort, reason)
 
     def _cancel(self) -> None:
         if self._alarm is not None:
@@ -130,11 +152,21 @@ class Connections(web.Server):
     """The connections of one server, and the factory of their protocols."""
 
     def __init__(
-        self, respond: Respond, *, clock: Clock, limits: Limits, lag: Callable[[], float] = lambda: 0.0
+        self,
+        respond: Respond,
+        *,
+        clock: Clock,
+        limits: Limits,
+        lag: Callable[[], float] = lambda: 0.0,
+        on_close: Callable[[CloseReason], None] = lambda _: None,
     ) -> None:
-        """`lag` is how many seconds the event loop is late: what it reads now has been in the socket since then."""
+        """`lag` is how many seconds the event loop is late: what it reads now has been in the socket since then.
+
+        `on_close` is called for each connection that is closed because of a limit.
+        """
         super().__init__(self._handle, access_log=None, keepalive_timeout=limits.idle_seconds, lingering_time=0.0)
         self.limits = limits
+        self.on_close = on_close
         self._respond = respond
         self._clock = clock
         self._lag = lag
@@ -146,7 +178,7 @@ class Connections(web.Server):
         """The protocol of a connection that was accepted; another one is closed if there are too many."""
         waiting = [each for each in self.connections if isinstance(each, Connection) and not each.deciding]
         if len(self.connections) >= self.limits.connections and waiting:
-            waiting[0].abort()
+            waiting[0].abort(CloseReason.TOO_MANY_CONNECTIONS)
         self._quiet = False
         return Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
 
@@ -182,6 +214,7 @@ class Connections(web.Server):
                 continue
             if len(self._handshakes) >= self.limits.handshakes:
                 accepted.close()
+                self.on_close(CloseReason.TOO_MANY_HANDSHAKES)
             else:
                 handshake = loop.create_task(self._shake_hands(accepted, context))
                 self._handshakes.add(handshake)
@@ -196,6 +229,7 @@ class Connections(web.Server):
             )
         except OSError as error:
             log.debug("a TLS handshake failed: %s", error)
+            self.on_close(CloseReason.HANDSHAKE_FAILED)
 
     async def _handle(self, http: web.BaseRequest) -> web.Response:
         connection = cast("Connection", http.protocol)
@@ -211,6 +245,8 @@ class Connections(web.Server):
             connection.complete()
             return await self._respond(http, connection, bytes(body))
         except Refusal as refusal:
+            if refusal.close_reason is not None:
+                self.on_close(refusal.close_reason)
             return refusal.response()
         except ConnectionError:
             return Refusal(400, "the connection was closed before the request was complete").response()
@@ -220,9 +256,9 @@ class Connections(web.Server):
 
     def _check(self, size: int, in_all: int) -> None:
         if size > self.limits.body:
-            raise Refusal(413, f"the body is larger than {self.limits.body} bytes")
+            raise Refusal(413, f"the body is larger than {self.limits.body} bytes", CloseReason.BODY_TOO_LARGE)
         if in_all > self.limits.buffered:
-            raise Refusal(503, "too many large requests are being read")
+            raise Refusal(503, "too many large requests are being read", CloseReason.TOO_MANY_BODIES)
 
     async def _trim(self) -> None:
         """Return the memory of closed connections to the system: each had half a megabyte of buffers.
@@ -245,7 +281,7 @@ def _listeners(host: str, port: int) -> list[socket.socket]:
             made.append(socket.create_server(address, family=family, backlog=_BACKLOG))
         except OSError as error:
             failed.append(error)
-    fatal = [error for error in failed if error.errno != errno.EADDRNOTAVAIL or not made]
+    fatal = [error for error in failed if error.errno not in _NO_SUCH_FAMILY or not made]
     for each in made:
         each.close() if fatal else each.setblocking(False)
     if fatal:
@@ -253,6 +289,7 @@ def _listeners(host: str, port: int) -> list[socket.socket]:
     return made
 
 
+_NO_SUCH_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _ACCEPT_SECONDS = 1.0
 """After an error, such as too many open files."""
 _BACKLOG = 1024

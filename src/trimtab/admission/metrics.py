@@ -1,4 +1,4 @@
-"""Metrics of the admission server: reviews, their outcomes and their durations."""
+"""Metrics of the admission server: reviews, their outcomes and durations, and the connections it closed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from trimtab.admission.connections import CloseReason
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
@@ -53,7 +55,12 @@ class Metrics:
         self._in_flight = Gauge(
             "trimtab_webhook_reviews_in_flight", "Admission reviews that are being decided.", registry=self.registry
         )
-
+        self._closed = Counter(
+            "trimtab_webhook_connections_closed_total",
+            "Connections that the webhook port closed, by reason: its limits, failed TLS handshakes, and idle ones.",
+            ("reason",),
+            registry=self.registry,
+        )
         self._certificate = Gauge(
             "trimtab_webhook_certificate_expiry_timestamp_seconds",
             "When the webhooks' certificate expires, in seconds since 1970; 0 if there is none.",
@@ -72,3 +79,7 @@ class Metrics:
         """Record an answered review."""
         self._reviews.labels(hook, outcome.value).inc()
         self._seconds.labels(hook).observe(seconds)
+
+    def closed(self, reason: CloseReason) -> None:
+        """Record a connection that the server closed."""
+        self._closed.labels(reason.value).inc()

@@ -194,7 +194,13 @@ class AdmissionServer:
 
     async def _serve(self) -> None:
         await self._certificates.ready()
-        connections = Connections(self._answer, clock=self._clock, limits=self._limits, lag=self._lag)
+        connections = Connections(
+            self._answer,
+            clock=self._clock,
+            limits=self._limits,
+            lag=self._lag,
+            on_close=self.metrics.closed,
+        )
         async with connections.listening(self._host, self.port, self._context(), grace=_GRACE) as (host, port, *_):
             self.port = port
             self._listening = True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, no, post, served, yes
 from tests.unit.kube.strange_objects import deep
 from trimtab.admission.connections import Connections, Limits
-from trimtab.admission.server import Hook, read_beside
+from trimtab.admission.server import AdmissionServer, Hook, read_beside
 from trimtab.api import admission, nesting
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND
@@ -61,8 +63,10 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(folder: Path, *, callers: int = 1, **limits: Any) -> AsyncIterator[list[Caller]]:
-    """A server with these limits, and connections to it."""
+async def calling(
+    folder: Path, *, callers: int = 1, closed: Mapping[str, int] | None = None, **limits: Any
+) -> AsyncIterator[list[Caller]]:
+    """A server with these limits, and connections to it. In the end it has counted these as closed by itself."""
     trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
     async with served(folder, [hook(yes)], limits=Limits(**limits)) as (server, _):
         made = [
@@ -72,11 +76,20 @@ async def calling(folder: Path, *, callers: int = 1, **limits: Any) -> AsyncIter
         yield made
         for each in made:
             each.writer.transport.abort()
+    assert closed_connections(server) == (closed or {})
+
+
+def closed_connections(server: AdmissionServer) -> dict[str, float]:
+    """How many connections a server has closed, by reason."""
+    samples = [each for family in server.metrics.registry.collect() for each in family.samples]
+    return {
+        each.labels["reason"]: each.value for each in samples if each.name == "trimtab_webhook_connections_closed_total"
+    }
 
 
 async def test_a_body_that_is_announced_as_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     """Nothing but the headers was sent."""
-    async with calling(tmp_path, body=1000) as (caller,):
+    async with calling(tmp_path, body=1000, closed={"body-too-large": 1}) as (caller,):
         caller.post(b"", length=1001)
         assert await caller.status() == 413
         assert await caller.closed()
@@ -84,7 +97,7 @@ async def test_a_body_that_is_announced_as_too_large_is_refused_before_it_is_rea
 
 async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(tmp_path: Path) -> None:
     """A chunked body does not announce its size."""
-    async with calling(tmp_path, body=1000) as (caller,):
+    async with calling(tmp_path, body=1000, closed={"body-too-large": 1}) as (caller,):
         caller.send(b"POST /h HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
         caller.send(b"3e9\r\n" + b"x" * 1001 + b"\r\n")
         assert await caller.status() == 413
@@ -93,7 +106,7 @@ async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(tmp_path:
 
 async def test_bodies_of_all_connections_together_have_a_limit(tmp_path: Path) -> None:
     """Memory is limited, however many connections there are. It is free again after the answer."""
-    async with calling(tmp_path, callers=3, buffered=1000) as (first, second, third):
+    async with calling(tmp_path, callers=3, buffered=1000, closed={"too-many-bodies": 1}) as (first, second, third):
         first.post(b"x" * 600, length=900)
         await asyncio.sleep(0.05)
         second.post(b"", length=500)
@@ -114,14 +127,14 @@ async def test_bodies_of_all_connections_together_have_a_limit(tmp_path: Path) -
 )
 async def test_a_request_that_does_not_arrive_is_closed(sent: bytes, tmp_path: Path) -> None:
     """However far it got."""
-    async with calling(tmp_path, request_seconds=0.05) as (caller,):
+    async with calling(tmp_path, request_seconds=0.05, closed={"request-timeout": 1}) as (caller,):
         caller.send(sent)
         assert await caller.closed()
 
 
 async def test_an_idle_connection_is_closed_after_its_own_time(tmp_path: Path) -> None:
     """It is not the time for a request to arrive."""
-    async with calling(tmp_path, idle_seconds=0.05, request_seconds=60) as (caller,):
+    async with calling(tmp_path, idle_seconds=0.05, request_seconds=60, closed={"idle": 1}) as (caller,):
         caller.post(body())
         assert await caller.status() == 200
         assert await caller.closed()
@@ -137,7 +150,8 @@ async def test_a_connection_is_used_for_several_requests(tmp_path: Path) -> None
 
 async def test_of_too_many_connections_the_one_that_waited_longest_is_closed(tmp_path: Path) -> None:
     """A new one is always accepted: it may be an API server's."""
-    async with calling(tmp_path, callers=4, connections=2) as (first, second, third, last):
+    closed = {"too-many-connections": 2}
+    async with calling(tmp_path, callers=4, connections=2, closed=closed) as (first, second, third, last):
         assert await first.closed()
         assert await second.closed()
         for each in (third, last):
@@ -164,12 +178,58 @@ async def exceed_handshakes(folder: Path) -> None:
         assert not silent[0].reader.at_eof()
         assert await silent[0].closed(), "the first is closed when its time is over"
         assert await silent[1].closed()
+        assert closed_connections(server) == {"too-many-handshakes": 1, "handshake-failed": 2}
         opened = await asyncio.open_connection("127.0.0.1", server.port, ssl=trust, server_hostname="127.0.0.1")
         caller = Caller(*opened)
         caller.post(body())
         assert await caller.status() == 200
         for each in (*silent, caller):
             each.writer.transport.abort()
+
+
+async def test_a_handshake_that_is_none_is_counted(tmp_path: Path) -> None:
+    """And answered by closing the connection."""
+    async with served(tmp_path, [hook(yes)]) as (server, _):
+        caller = Caller(*await asyncio.open_connection("127.0.0.1", server.port))
+        caller.send(b"GET / HTTP/1.1\r\n\r\n")
+        await caller.reader.read()
+        caller.writer.transport.abort()
+    assert closed_connections(server) == {"handshake-failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("number", "fails"),
+    [
+        pytest.param(errno.EAFNOSUPPORT, False, id="no such family"),
+        pytest.param(errno.EADDRNOTAVAIL, False, id="no address of that family"),
+        pytest.param(errno.EADDRINUSE, True, id="the port is in use"),
+    ],
+)
+async def test_a_server_listens_on_the_families_that_the_machine_has(
+    number: int, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel may be built or started without IPv6, although a host name has an address of it."""
+    create = socket.create_server
+    addresses = [(socket.AF_INET6, ("::1", 0, 0, 0)), (socket.AF_INET, ("127.0.0.1", 0))]
+    found = [(family, socket.SOCK_STREAM, 6, "", address) for family, address in addresses]
+
+    def create_server(address: Any, *, family: int, backlog: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(number, "refused")
+        return create(address, family=family, backlog=backlog)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "create_server", create_server)
+    connections = Connections(unused, clock=VirtualClock(), limits=Limits())
+    listening = connections.listening("h", 0, ssl.create_default_context(), grace=0.0)
+    with pytest.raises(OSError, match="refused") if fails else nullcontext():
+        async with listening as address:
+            assert address[0] == "127.0.0.1"
+
+
+async def unused(*_: Any) -> Any:
+    """A function that is not called."""
+    raise AssertionError
 
 
 @pytest.mark.parametrize(
@@ -215,10 +275,6 @@ async def test_what_is_left_of_the_budget_is_used() -> None:
 async def test_the_lag_of_the_event_loop_counts_as_waiting() -> None:
     """What a busy loop reads now has been in the socket since it became busy."""
     clock = VirtualClock()
-
-    async def unused(*_: Any) -> Any:
-        raise AssertionError
-
     connections = Connections(unused, clock=clock, limits=Limits(), lag=lambda: 1.5)
     assert clock.monotonic() - connections.now() == 3 * SECOND // 2
 
