@@ -118,6 +118,11 @@ def test_limits_with_floors_never_shrink_and_hold_the_floors(parts: list[tuple[i
         assert least <= fewer <= more
 
 
+def test_most_seats_are_assigned_at_once() -> None:
+    """One by one, these would take days."""
+    assert webster([1, 2, 0], 3 * 10**12) == [10**12, 2 * 10**12, 0]
+
+
 @pytest.mark.parametrize(
     ("parts", "seats", "want"),
     [

@@ -162,6 +162,16 @@ def test_the_difference_is_a_patch_from_one_to_the_other(before: JSON, after: JS
     assert json_patch(before, difference(before, after)) == after
 
 
+def test_the_difference_has_no_field_that_is_the_same() -> None:
+    """Another webhook may have changed it meanwhile; and null is not the same as absent."""
+    before = {"kind": "Pod", "metadata": {"name": "p", "labels": {"a": "1"}}, "spec": {"nodeName": None, "volumes": []}}
+    after = {"kind": "Pod", "metadata": {"name": "p", "labels": {"a": "2"}}, "spec": {"volumes": []}}
+    assert difference(before, after) == [
+        {"op": "add", "path": "/metadata/labels", "value": {"a": "2"}},
+        {"op": "remove", "path": "/spec/nodeName"},
+    ]
+
+
 def prioritized(**spec: Any) -> JSON:
     """A pod whose priority the API server has resolved already."""
     tree = pod("p").tree()

@@ -164,5 +164,5 @@ def _renumbered(levels: Sequence[float]) -> list[int]:
     own = _own(levels)
     if own is not None:
         return own
-    room = max(1, min(_ROOM, LIMIT // (len(levels) + 1)))
-    return [min(room * at, LIMIT) for at in range(len(levels))]
+    room = min(_ROOM, LIMIT // len(levels))  # no cluster has so many pods that there is none
+    return [room * at for at in range(len(levels))]

@@ -727,6 +727,7 @@ async def test_a_pod_is_matched_when_its_node_is_cached(cluster: TopologyCluster
     (waiting,) = (pod for pod in await cluster.pods() if not pod.spec.node_name)
     await cluster.user.bind(waiting.metadata.name, namespace="default", node="z1-9")
     await cluster.create_topology(subset("a", "z1", 5))
+    await cluster.advance(5)  # until nothing else is enqueued
     assert await cluster.pods_by_subset() == {"a": 1, "": 1}
     cluster.controller_wire.resume()
     await cluster.settle()
