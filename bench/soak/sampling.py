@@ -43,6 +43,8 @@ class Sampler:
     """Versions of objects that a process could not read, by replica and process id."""
     late: set[str] = field(default_factory=set)
     """What has been reported about processes."""
+    judged: set[str] = field(default_factory=set)
+    """The records of scale-downs that have been checked: a process keeps them for longer than the arena does."""
 
     async def run(self) -> None:
         """Take samples."""
@@ -147,7 +149,8 @@ class Sampler:
             key = f"{replica.name}/{record['id']}"
             known = self.arena.history.get(key)
             self.arena.history[key] = {**record, "seen": known["seen"] if known else time.monotonic()}
-            if known is None:
+            if key not in self.judged:
+                self.judged.add(key)
                 held = record.get("heldMilliseconds", 0)
                 detail = f"{record['name']} {record['from']} → {record['to']} ({record['outcome']}): held for {held} ms"
                 self.arena.ledger.check(judging.BUDGET, not judging.over_budget(held, BUDGET), detail)

@@ -1,7 +1,7 @@
 """Delivers a plan: writes its costs, waits until our own watch shows them, settles, and hands the plan to its tracker.
 
 The controller reads the same stream of events as we do: it will soon see what our own watch has shown. The settle time
-is how long "soon" is (see `settle_time`).
+is how long "soon" is (see `settle_time`). A request for which nothing could be written is not held for longer.
 
 **Costs that are in place already**, for the same size or of an earlier plan, are relied on instead of being written
 again. They must then not be reverted with the plan that wrote them. A plan of this process is superseded by the new
@@ -81,7 +81,8 @@ class PlanDelivery:
         try:
             report = await self._write(changes, budget)
             is_complete = await self._is_seen(report, budget) and report.is_complete
-            await self._clock.sleep(min(settle, budget.left(budget.seconds - _ANSWER)))
+            if report.versions or any(each.relied_on for each in plans):
+                await self._clock.sleep(min(settle, budget.left(budget.seconds - _ANSWER)))
         finally:
             self._tracker.answer(key, plan, is_complete=is_complete)
         result = self._result(checked, plans, report, changes, is_complete=is_complete)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.transport import Request
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.delivery import PlanDelivery
@@ -226,14 +228,27 @@ async def test_a_request_whose_costs_our_own_watch_does_not_show_is_answered_wit
     assert result.warnings[-1] == result.error != ""
 
 
-async def test_costs_that_hang_leave_time_to_settle_and_to_answer(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        pytest.param(1, 1.9, id="what was written settles"),
+        pytest.param(0, 1.6, id="nothing was written, and nothing settles"),
+    ],
+)
+async def test_costs_that_hang_leave_time_to_settle_and_to_answer(stage: Stage, written: int, seconds: float) -> None:
     """Of two seconds: the last cost is started at 1.5, and given a tenth; then those that were written settle."""
     checked = stage.checked()
     plans = await stage.plans(checked)
-    stage.server.bad.latency = 1e6
+    patched = itertools.count()
+
+    def hang(request: Request) -> None:
+        if request.method == "PATCH" and next(patched) >= written:
+            stage.server.bad.latency = 1e6
+
+    stage.server.intercept = hang
     result, took = await stage.held(stage.first.delivery.deliver(checked, plans))
-    assert (result.outcome, result.costs_written) == (HoldOutcome.PARTIAL, 0)
-    assert took == pytest.approx(1.9, abs=0.02)
+    assert (result.outcome, result.costs_written) == (HoldOutcome.PARTIAL, written)
+    assert took == pytest.approx(seconds, abs=0.02)
 
 
 async def test_the_first_of_several_errors_is_reported(stage: Stage) -> None:

@@ -362,11 +362,11 @@ async def test_while_an_earlier_request_is_carried_out_no_further_pods_are_waite
     assert second < first + 0.1
 
 
-async def test_a_write_that_hangs_leaves_time_to_settle_and_to_answer(cluster: ScaleCluster) -> None:
+async def test_writes_that_hang_leave_time_to_settle_and_to_answer(cluster: ScaleCluster) -> None:
     """Of a budget of two seconds, the settle time and a tenth for the answer are left when writing ends."""
     cluster.product.hangs = lambda request: request.method == "PATCH"
     _, took = await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
-    assert took == pytest.approx(1.9, abs=0.03)
+    assert took == pytest.approx(1.6, abs=0.03), "nothing was written, and nothing settles"
 
 
 async def test_annotations_say_what_is_planned_for_which_workload_and_when(cluster: ScaleCluster) -> None:
