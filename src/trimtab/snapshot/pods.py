@@ -24,6 +24,7 @@ NEVER = 0
 
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
 """Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
+_FINISHED = (PHASES["Succeeded"], PHASES["Failed"])
 
 _REFERENCES: Mapping[str, type[np.generic]] = {
     "node": np.int32,
@@ -309,18 +310,19 @@ def cells_of(pod: Pod) -> Cells:
     metadata, status = pod.metadata, pod.status
     ready, cost = status.condition("Ready"), deletion_cost(pod)
     is_ready = ready is not None and ready.status == "True"
+    phase, terminating = PHASES.get(status.phase, 0), metadata.deletion_timestamp is not None
     return (
         True,
-        PHASES.get(status.phase, 0),
+        phase,
         is_ready,
         nanoseconds(ready.last_transition_time) if ready is not None and is_ready else NEVER,
         nanoseconds(metadata.creation_timestamp),
         most_restarts(status.container_statuses),
-        sidecar_restarts(pod) if status.init_container_statuses else 0,
+        sidecar_restarts(pod),
         cost or 0,
         cost is not None,
-        pod.terminating,
-        pod.active,
+        terminating,
+        not terminating and phase not in _FINISHED,
         *uid_words(metadata.uid),
     )
 
@@ -359,11 +361,14 @@ def sidecar_restarts(pod: Pod) -> int:
 
 def most_restarts(statuses: Iterable[ContainerStatus]) -> int:
     """The most restarts of any of these; a negative count, which the API server accepts, counts as 0."""
-    return max([0, *[status.restart_count for status in statuses]])
+    most = 0
+    for status in statuses:
+        if status.restart_count > most:
+            most = status.restart_count
+    return most
 
 
 def uid_words(uid: str) -> tuple[int, int]:
     """The first sixteen bytes of a UID as two numbers that sort as the text does."""
-    data = uid.encode()[:16].ljust(16, b"\0")
-    words: tuple[int, int] = _WORDS.unpack(data)
+    words: tuple[int, int] = _WORDS.unpack_from(uid.encode().ljust(_WORDS.size, b"\0"))
     return words

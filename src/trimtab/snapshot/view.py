@@ -67,6 +67,7 @@ class _Usage:
     shape: Shape
     parts: tuple[Any, ...]
     """The parts of a pod that it was computed from: while they are held, their identities are theirs alone."""
+    is_infeasible: bool
 
 
 class Snapshot:
@@ -280,13 +281,13 @@ class Snapshot:
         """
         if not pod.spec.node_name or pod.finished:
             return None
-        parts = (*_used(pod), is_infeasible(pod))
+        parts, infeasible = _used(pod), is_infeasible(pod)
         identity = (id(parts[0]), id(parts[1]))
         known = self._usages.get(identity)
-        if known is None or known.parts != parts:
+        if known is None or known.parts != parts or known.is_infeasible != infeasible:
             if len(self._usages) >= _USAGES_LIMIT:
                 self._usages.clear()
-            known = self._usages[identity] = _Usage(self._requests.of(pod), self._shapes.of(pod), parts)
+            known = self._usages[identity] = _Usage(self._requests.of(pod), self._shapes.of(pod), parts, infeasible)
         return known
 
     def _update_counts(self, row: int, usage: _Usage | None, before: Position | None, after: Position) -> None:
