@@ -164,7 +164,8 @@ class Connections(web.Server):
 
         `on_close` is called for each connection that is closed because of a limit.
         """
-        super().__init__(self._handle, access_log=None, keepalive_timeout=limits.idle_seconds, lingering_time=0.0)
+        keepalive = 2 * limits.idle_seconds  # aiohttp's own limit: ours comes first, and is counted
+        super().__init__(self._handle, access_log=None, keepalive_timeout=keepalive, lingering_time=0.0)
         self.limits = limits
         self.on_close = on_close
         self._respond = respond
@@ -188,14 +189,19 @@ class Connections(web.Server):
 
     @asynccontextmanager
     async def listening(self, host: str, port: int, context: ssl.SSLContext, *, grace: float) -> AsyncIterator[Any]:
-        """Accept connections until the block ends; then answer what is being decided. Yields the address."""
+        """Accept connections until the block ends; then answer what is being decided. Yields the address.
+
+        Should accepting fail for good, the block is cancelled and the error raised: a port that nobody answers must not
+        look like one that is served.
+        """
         listeners = _listeners(host, port)
-        tasks = [asyncio.ensure_future(self._accept(each, context)) for each in listeners]
-        tasks.append(asyncio.ensure_future(self._trim()))
         try:
-            yield listeners[0].getsockname()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._accept(each, context)) for each in listeners]
+                tasks.append(group.create_task(self._trim()))
+                yield listeners[0].getsockname()
+                await cancel(*tasks)
         finally:
-            await cancel(*tasks)
             for each in listeners:
                 each.close()
             await cancel(*self._handshakes)

@@ -227,6 +227,23 @@ async def test_a_server_listens_on_the_families_that_the_machine_has(
             assert address[0] == "127.0.0.1"
 
 
+async def test_a_server_that_cannot_accept_any_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the process ends, and is restarted; after an error that may pass, it tries again."""
+    errors: list[Exception] = [OSError(errno.EMFILE, "too many open files"), RuntimeError("broken")]
+
+    async def accept(_: object) -> Any:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", accept)
+    monkeypatch.setattr("trimtab.admission.connections._ACCEPT_SECONDS", 0.01)
+    connections = Connections(unused, clock=VirtualClock(), limits=Limits())
+    with pytest.raises(ExceptionGroup) as caught:
+        async with connections.listening("127.0.0.1", 0, ssl.create_default_context(), grace=0.0):
+            await asyncio.sleep(60)
+    assert [str(each) for each in caught.value.exceptions] == ["broken"]
+    assert not errors
+
+
 async def unused(*_: Any) -> Any:
     """A function that is not called."""
     raise AssertionError
