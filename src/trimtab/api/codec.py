@@ -5,6 +5,10 @@ values, nulls are dropped (in Kubernetes a null is an absent field), and the val
 the values are compared with the type piece by piece, to name the wrong element of a list.
 
 Text that is nested too deep to be decoded loses its deepest levels first, which no type declares (see `nesting`).
+
+**Threads.** msgspec analyses a type when it is first decoded, and stores the result on the type before it is complete:
+a second thread that decodes the type meanwhile crashes the process (msgspec 0.22). So types are decoded by this module
+alone, where one thread at a time analyses a type.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import threading
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
@@ -34,6 +39,7 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
 _TOO_MANY = re.compile(r"Expected `(?:array|object)` of length <= (\d+)")
 _SEARCHED = 1000
 """How many parts of an object are tried to find the wrong one."""
+_ANALYSING = threading.Lock()
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
@@ -86,6 +92,7 @@ def is_partial(kind: Any) -> bool:
 
 def convert(tree: Any, kind: type[T]) -> T:
     """The typed view of plain values, as `decode` returns it."""
+    _decoder(cast("Hashable", kind))  # which analyses the type
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError:
@@ -121,7 +128,8 @@ def to_tree(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_read_hook)
+    with _ANALYSING:
+        return msgspec.json.Decoder(kind, dec_hook=_read_hook)
 
 
 @functools.lru_cache(maxsize=256)

@@ -267,12 +267,12 @@ def _identity(body: bytes) -> _Identity:
 
 
 def _split(data: bytes, shape: type[T]) -> T:
-    """Decode only the envelope. `codec` is not used: its handling of nulls would decode the raw parts."""
+    """Decode only the envelope, exactly: the handling of nulls would decode the raw parts."""
     try:
         try:
-            return msgspec.json.decode(data, type=shape)
+            return codec.decode_exactly(data, shape)
         except RecursionError:
-            return msgspec.json.decode(nesting.cut(data), type=shape)
+            return codec.decode_exactly(nesting.cut(data), shape)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"the response is not what Kubernetes sends: {error}") from error
 

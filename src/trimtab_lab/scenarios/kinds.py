@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
+from trimtab.api import codec
 from trimtab.api.documents import JSON
 from trimtab.api.model import Model
 from trimtab.kube.client import Client
@@ -76,7 +75,7 @@ class KindLookup:
             response = await self._client.call("GET", root)
         except NotFound as error:
             raise LookupError(f"the cluster does not serve {api_version}") from error
-        for served in msgspec.json.decode(response.body, type=ServedResources).resources:
+        for served in codec.decode_exactly(response.body, ServedResources).resources:
             if served.kind == kind and "/" not in served.name:
                 return untyped(api_version, kind, served.name, namespaced=served.namespaced)
         raise LookupError(f"the cluster serves {api_version}, but no {kind} in it")

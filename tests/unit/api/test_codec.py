@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -296,3 +300,55 @@ def test_the_search_for_an_error_is_limited() -> None:
     tree = {"request": {"uid": "u", "userInfo": {"groups": ["g"] * 50_000 + [1]}}}
     with pytest.raises(InvalidError, match=r"^expected `str`, got `int` - at `\$\.request\.userInfo\.groups\["):
         codec.decode(json.dumps(tree).encode(), AdmissionReview)
+
+
+_CONCURRENTLY = """
+import sys
+import threading
+
+import msgspec
+
+from trimtab.api import codec
+
+DATA = '{"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}}'
+TREE = {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}}
+CALLS = {"decode": lambda kind: codec.decode(DATA, kind), "convert": lambda kind: codec.convert(TREE, kind)}
+
+
+def read(kind, start, found):
+    start.wait()
+    value = CALLS[sys.argv[1]](kind)
+    found.append((value.a.y, value.b.x))
+
+
+sys.setswitchinterval(1e-6)
+for number in range(300):
+    parts = [msgspec.defstruct(f"Part{each}", [("x", "int | None", None), ("y", "int | None", None)]) for each in "ab"]
+    kind = msgspec.defstruct("Whole", list(zip("ab", parts)))
+    start, found = threading.Barrier(3), []
+    threads = [threading.Thread(target=read, args=(kind, start, found)) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == [(2, 3)] * 3, found
+"""
+
+
+@pytest.mark.parametrize("call", ["decode", "convert"])
+def test_threads_may_read_a_type_for_the_first_time_together(call: str) -> None:
+    """In a process of its own: msgspec by itself crashes it."""
+    command = [sys.executable, "-c", _CONCURRENTLY, call]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+_DECODING = re.compile(r"msgspec\.(?:json\.(?:decode\([^)]*type=|Decoder\([^)])|convert\()|msgspec\.msgpack\.[dD]ecode")
+
+
+def test_types_are_decoded_by_the_codec_alone() -> None:
+    """It lets one thread at a time analyse a type. Others decode plain values, for which nothing is analysed."""
+    source = Path(codec.__file__).parents[2]
+    found = [path for path in source.rglob("*.py") if _DECODING.search(path.read_text())]
+    tables = source / "trimtab_lab/apiserver/kinds/serialization/typetable.py"
+    assert {path for path in found if path != tables} == {Path(codec.__file__)}

@@ -14,6 +14,7 @@ from importlib import resources
 
 import msgspec
 
+from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 
 # Two letters beyond ASCII fold to an ASCII letter in Kubernetes' lookup: the long s and the kelvin sign.
@@ -101,7 +102,7 @@ def schema_for(api_version: str, kind: str) -> Schema:
 @cache
 def _table() -> _Table:
     text = resources.files(__package__).joinpath("mergekeys.json").read_bytes()
-    return msgspec.json.decode(text, type=_Table)
+    return codec.decode_exactly(text, _Table)
 
 
 _PLAIN = _Field()

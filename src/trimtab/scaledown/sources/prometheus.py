@@ -23,6 +23,7 @@ import aiohttp
 import msgspec
 from msgspec import Meta
 
+from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.pods import Pod
@@ -153,7 +154,7 @@ class PrometheusSource:
 def values(body: bytes, namespace: str, names: set[str]) -> dict[str, float]:
     """The values in an answer, of these pods alone; a pod with several series has none. Raises SourceError."""
     try:
-        answer = msgspec.json.decode(body, type=_Answer)
+        answer = codec.decode_exactly(body, _Answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise SourceError("its answer is not that of a Prometheus server") from None
     if answer.status != "success":
@@ -162,7 +163,7 @@ def values(body: bytes, namespace: str, names: set[str]) -> dict[str, float]:
         kind = "other than a vector" if len(answer.data.result_type) > 20 else f"a {answer.data.result_type}"
         raise SourceError(f"the query returns {kind}; write one that returns an instant vector")
     try:
-        series = msgspec.json.decode(answer.data.result, type=list[_Series])
+        series = codec.decode_exactly(answer.data.result, list[_Series])
     except msgspec.DecodeError:
         raise SourceError("its answer is not that of a Prometheus server") from None
     found: dict[str, list[float]] = {}

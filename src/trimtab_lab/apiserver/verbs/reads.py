@@ -15,6 +15,7 @@ from itertools import islice
 
 import msgspec
 
+from trimtab.api import codec
 from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, not_found, status_error
 from trimtab_lab.apiserver.storage.selections import Selection
 from trimtab_lab.apiserver.storage.store import Collection, CompactedError, Entry, Tree, encode, key_of
@@ -48,7 +49,7 @@ class ContinueToken(msgspec.Struct):
     def read(cls, text: str) -> ContinueToken:
         """The token that a client sent. Raises a StatusError of 400."""
         try:
-            token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
+            token = codec.decode_exactly(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), cls)
         except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
             raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
         if token.v != _TOKEN_VERSION or not token.start or token.rv == 0 or token.rv < -1:
