@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import faulthandler
 import gc
 import json
 import logging
@@ -104,7 +105,9 @@ class _JsonLines(logging.Formatter):
 
 
 def set_up_logs(form: LogFormat = "console", level: str = "info") -> None:
-    """Log to standard error in this format, from this level on."""
+    """Log to standard error in this format, from this level on. If the process crashes, what each thread did follows."""
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S")
     handler.setFormatter(_JsonLines() if form == "json" else plain)

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -32,6 +33,16 @@ def test_json_logs_are_one_object_per_line(capsys: pytest.CaptureFixture[str]) -
         root.handlers[:] = before[1]
     assert (line["level"], line["logger"], line["message"]) == ("error", "trimtab.test", "failed for shop/web")
     assert "no such zone" in line["exception"]
+
+
+def test_a_crash_says_what_each_thread_did() -> None:
+    """A process that ends by itself must not end silently."""
+    steps = "import os; from trimtab.kube import processes; processes.set_up_logs(); os.kill(os.getpid(), 11)"
+    command = [sys.executable, "-c", steps]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert ended.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in ended.stderr
+    assert 'File "<string>", line 1 in <module>' in ended.stderr
 
 
 def test_large_buffers_are_returned_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
