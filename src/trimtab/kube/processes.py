@@ -105,7 +105,7 @@ class _JsonLines(logging.Formatter):
 
 
 def set_up_logs(form: LogFormat = "console", level: str = "info") -> None:
-    """Log to standard error in this format, from this level on. If the process crashes, what each thread did follows."""
+    """Log to standard error in this format, from this level on; after a crash, what each thread did."""
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)
     handler = logging.StreamHandler()
