@@ -197,7 +197,9 @@ class _Topologies:
         self.levels = Levels(self.view, evaluate=evaluate)
         annotator = PodAnnotator(client, dependencies.topology_metrics)
         settle = dependencies.configuration.scale_down.settle_milliseconds / 1000
-        self.preparation = ScaleDownPreparation(self.view, self.levels, annotator, client.clock, settle=settle)
+        self.preparation = ScaleDownPreparation(
+            self.view, self.levels, annotator, client.corrected_clock, settle=settle
+        )
 
     @property
     def parts(self) -> dict[str, Component]:

@@ -20,7 +20,7 @@ from trimtab.kube.errors import ApiError, from_response
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.list_fallbacks import ListFallbacks
 from trimtab.kube.retries import RETRIES, RetryPolicy
-from trimtab.kube.server_time import ServerTime
+from trimtab.kube.server_time import CorrectedClock, ServerTime
 from trimtab.kube.transport import Request, Response, Stream, Transport
 from trimtab.kube.unreadable import UnreadableObjects
 
@@ -74,6 +74,8 @@ class Caller:
         self.clock = clock or SystemClock()
         self.server_time = server_time or ServerTime(self.clock)
         """The API server's clock, from all answers to this client and to those that `using` returns."""
+        self.corrected_clock = CorrectedClock(self.clock, self.server_time)
+        """For times that other processes read."""
         self.unreadable = unreadable or UnreadableObjects()
         """The objects that could not be read, by this client and by those that `using` returns."""
         self.list_fallbacks = list_fallbacks or ListFallbacks()

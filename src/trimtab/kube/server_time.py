@@ -62,11 +62,44 @@ class ServerTime:
         """How many seconds the server's clock is ahead of ours."""
         return (self.now() - self._clock.now()) / SECOND
 
+    def limited(self, own: int) -> int:
+        """This time of day of ours, or the nearest one that does not contradict the answers."""
+        bounds = self._current()
+        if bounds is None:
+            return own
+        now = self._clock.monotonic()
+        return min(max(own, now + bounds[0]), now + bounds[1])
+
     def _current(self) -> tuple[int, int] | None:
         if self._bounds is None:
             return None
         drift = max(0, self._clock.monotonic() - self._observed) * _DRIFT // 1_000_000
         return self._bounds[0] - drift, self._bounds[1] + drift
+
+
+class CorrectedClock:
+    """Our own clock, corrected where the answers of the API server contradict it.
+
+    It is for times that one process writes and another one compares, such as that of a reservation: neither may depend
+    on a clock that is wrong. Where clocks are right, processes agree as exactly as their clocks do; the estimate of the
+    server's time may be off by half a second.
+    """
+
+    def __init__(self, clock: Clock, server_time: ServerTime) -> None:
+        self._clock = clock
+        self._server_time = server_time
+
+    def now(self) -> int:
+        """The time of day: nanoseconds since the epoch."""
+        return self._server_time.limited(self._clock.now())
+
+    def monotonic(self) -> int:
+        """That of our own clock."""
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        await self._clock.sleep(seconds)
 
 
 @lru_cache(maxsize=4)

@@ -98,7 +98,7 @@ class View(CacheGroup):
 
     def now(self) -> int:
         """The time of day: nanoseconds since the epoch."""
-        return self._client.clock.now()
+        return self._client.corrected_clock.now()
 
     # Workloads.
 

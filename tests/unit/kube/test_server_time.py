@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trimtab.api.times import to_ns
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.server_time import ServerTime
+from trimtab.kube.server_time import CorrectedClock, ServerTime
 from trimtab.testing.clocks import VirtualClock
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -101,3 +101,31 @@ def test_a_header_that_cannot_be_read_is_ignored(date: str | None) -> None:
     estimate = ServerTime(ours)
     estimate.observe(date, sent=0, received=0)
     assert estimate.error == 0.0
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, -90.0, -1.5, 1.5, 90.0, 3600.0])
+async def test_a_clock_that_is_wrong_is_corrected(ahead: float) -> None:
+    """To within the second of a Date header."""
+    ours, server = clock(), timedelta(seconds=ahead)
+    estimate = ServerTime(ours)
+    corrected = CorrectedClock(ours, estimate)
+    assert corrected.now() == ours.now(), "nothing is known yet"
+    answered(estimate, ours, server)
+    assert abs(corrected.now() - ours.now() - ahead * SECOND) <= SECOND
+    ours.move(10)
+    assert abs(corrected.now() - ours.now() - ahead * SECOND) <= 1.01 * SECOND
+    assert corrected.monotonic() == ours.monotonic()
+
+
+@given(ahead=st.floats(-0.2, 0.2), moments=st.lists(st.floats(0.0, 2.0), max_size=20))
+def test_a_clock_that_is_right_is_left_alone(ahead: float, moments: list[float]) -> None:
+    """Its time does not jump from answer to answer, as the estimate does."""
+    ours = clock()
+    estimate = ServerTime(ours)
+    corrected = CorrectedClock(ours, estimate)
+    for each in moments:
+        ours.move(each)
+        answered(estimate, ours, timedelta(seconds=ahead))
+        assert abs(corrected.now() - ours.now()) <= abs(ahead) * SECOND + 1
+    if ahead == 0:
+        assert corrected.now() == ours.now()

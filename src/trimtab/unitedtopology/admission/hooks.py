@@ -72,14 +72,14 @@ class SubsetHooks:
         self.topologies.on_deleted(self.batcher.forget)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self._pods = PodReviews(
-            *(self.topologies, self.batcher, client.clock),
+            *(self.topologies, self.batcher, client.corrected_clock),
             simulate=simulate,
             report=self._report,
             allowed_fields=allowed_fields,
             defaults=defaults,
             budget=budget,
         )
-        self._deletions = DeletionReviews(self.topologies, self.batcher, client.clock, budget=budget)
+        self._deletions = DeletionReviews(self.topologies, self.batcher, client.corrected_clock, budget=budget)
         self.hooks: Sequence[Hook] = [
             replace(hook, is_ready=lambda: self.synced) for hook in (*self._pods.hooks, *self._deletions.hooks)
         ]

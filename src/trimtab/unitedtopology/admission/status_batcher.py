@@ -52,10 +52,10 @@ class StatusBatcher:
         self.lookups = Lookups(direct, owners)
         self._dependencies = Dependencies(
             client=direct,
-            clock=client.clock,
+            clock=client.corrected_clock,
             cached=cached,
             lookups=self.lookups,
-            allocator=Allocator(self.lookups, client.clock, ended=ended, outside=outside),
+            allocator=Allocator(self.lookups, client.corrected_clock, ended=ended, outside=outside),
             metrics=self.metrics,
             rng=rng or random.Random(),  # noqa: S311 - spreads retries, guards nothing
         )

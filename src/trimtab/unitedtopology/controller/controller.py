@@ -85,7 +85,7 @@ class Controller:
         self.metrics = metrics or Metrics()
         self.view = View(client, owners=settings.owners, rng=rng, caches=caches)
         self._client = client
-        self._clock = client.clock
+        self._clock = client.corrected_clock
         self._evaluate = evaluator(
             pod_webhook=settings.pod_webhook, allowed_fields=settings.allowed_fields, owners=settings.owners
         )

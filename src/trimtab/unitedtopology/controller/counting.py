@@ -54,7 +54,7 @@ class StatusCounter:
 
     def __init__(self, client: Client, view: View, metrics: Metrics, recorder: Recorder) -> None:
         self._client = client
-        self._clock = client.clock
+        self._clock = client.corrected_clock
         self._view = view
         self._metrics = metrics
         self._recorder = recorder

@@ -38,7 +38,7 @@ class Rescheduler:
         autoscaler_seconds: float,
     ) -> None:
         self._client = client
-        self._clock = client.clock
+        self._clock = client.corrected_clock
         self._counter = counter
         self._metrics = metrics
         self._recorder = recorder

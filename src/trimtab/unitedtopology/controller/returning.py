@@ -48,7 +48,7 @@ class Returner:
         allowed_fields: Sequence[str] = (),
     ) -> None:
         self._client = client.using(retry=NO_RETRIES)  # a budget that refuses is asked again after a settling time
-        self._clock = client.clock
+        self._clock = client.corrected_clock
         self._view = view
         self._counter = counter
         self._metrics = metrics

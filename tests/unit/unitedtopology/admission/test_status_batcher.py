@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from email.utils import format_datetime
 from itertools import pairwise
 from typing import Any
 
@@ -87,7 +88,7 @@ class WebhookProcess:
         self.server = FakeServer(self.clock)
         self.cached: JSON = {}
         self.ended: dict[str, str] = {}
-        client = Client(self.server, clock=self.clock)
+        client = self.client = Client(self.server, clock=self.clock)
         self.batcher = StatusBatcher(client, self._cached, ended=lambda _: self.ended, rng=rng)
 
     def _cached(self, key: Key) -> UnitedTopology | None:
@@ -164,6 +165,18 @@ async def test_concurrent_admissions_share_one_status_write(process: WebhookProc
     assert await process.reserve(*"123456") == ["a", "a", "a", "b", "b", "c"]
     assert process.writes == 1
     assert all(request.urgent for request in process.server.requests), "an API server waits for it"
+
+
+@pytest.mark.parametrize("ahead", [pytest.param(3600, id="ahead"), pytest.param(-3600, id="behind")])
+async def test_reservations_have_the_time_of_the_api_server(ahead: int, process: WebhookProcess) -> None:
+    """Controllers compare it: by a clock that is ahead, a reservation without a pod would not expire for an hour."""
+    now = times.from_ns(process.clock.now() - ahead * SECOND)
+    sent = process.clock.monotonic()
+    process.client.server_time.observe(format_datetime(now, usegmt=True), sent=sent, received=sent)
+    process.put(topology(5))
+    assert await process.reserve("p1") == ["a"]
+    (written,) = process.rows["a"]["creating"].values()
+    assert abs(times.parse_ns(written) - times.to_ns(now)) <= 2 * SECOND
 
 
 async def test_writes_and_the_pods_that_share_them_are_counted(process: WebhookProcess) -> None:
