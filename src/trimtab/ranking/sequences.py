@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from trimtab.ranking.combination import Combined, Part
@@ -30,8 +31,7 @@ _BY_STOCK_ORDER = -3
 _BY_TIER = -4
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(msgspec.Struct, frozen=True):
     """A pod that goes, what decided that, and what each strategy contributed."""
 
     key: str

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,9 @@ from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.nodes import ABSENT
 from trimtab.snapshot.pods import NOWHERE
+
+_RESTRICTIONS = [operator.attrgetter(f"spec.{part}") for part in ("node_selector", "affinity", "tolerations")]
+"""The parts of a pod that restrict its nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,9 +81,8 @@ def resolve(constraints: Sequence[Constraint], snapshot: Snapshot, rows: IntColu
 def _distinct(snapshot: Snapshot, rows: IntColumn) -> list[Pod]:
     """One pod for each way in which the workload's pods restrict their nodes; equal parts of pods are shared."""
     pods = [pod for pod in map(snapshot.pods.objects.__getitem__, rows.tolist()) if pod is not None]
-    specs = [pod.spec for pod in pods]
-    parts = [(id(spec.node_selector), id(spec.affinity), id(spec.tolerations)) for spec in specs]
-    return list(dict(zip(parts, pods, strict=True)).values())
+    parts = (map(id, map(part, pods)) for part in _RESTRICTIONS)
+    return list(dict(zip(zip(*parts, strict=True), pods, strict=True)).values())
 
 
 def _resolve(
