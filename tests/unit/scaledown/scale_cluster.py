@@ -136,7 +136,7 @@ class ScaleCluster(InMemoryLab):
     async def start_product(self) -> None:
         """Start Trimtab, with nothing remembered."""
         self.product = self.connect()
-        client = self.client(self.product)
+        client = self.product_client = self.client(self.product)
         self.view = View(client, owners=self.owners, rng=random.Random(1))
         self.delivered: list[DeliveredPlan] = []
         self.holder = ScaleDownHolder(

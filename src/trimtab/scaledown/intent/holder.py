@@ -123,7 +123,7 @@ class ScaleDownHolder:
         self.tracker = self._new_tracker(client, writer)
         self._delivery = PlanDelivery(
             view,
-            client.clock,
+            client.corrected_clock,
             writer,
             self.tracker,
             limits=limits,

@@ -79,7 +79,7 @@ class PlanTracker:
         on_overwritten: Callable[[OpenPlan, int], None] | None = None,
     ) -> None:
         self._client = client
-        self._clock = client.clock
+        self._clock = client.corrected_clock
         self._view = view
         self._writer = writer
         self._endings = PlanEndings(view, metrics, settle_time)

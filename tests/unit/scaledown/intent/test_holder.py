@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.unit.kube.fakes import FakeServer, failure
 from tests.unit.scaledown.executors import InlineExecutor
 from tests.unit.scaledown.policy_cluster import POLICIES, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
-from trimtab.api import codec
+from trimtab.api import codec, times
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.configuration import RESERVED_MILLISECONDS
@@ -24,7 +25,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Forbidden
 from trimtab.scaledown.intent import holder as module
 from trimtab.scaledown.intent import planner
@@ -380,6 +381,17 @@ async def test_annotations_say_what_is_planned_for_which_workload_and_when(clust
     assert {(mark.was, mark.share, mark.side) for mark in marks} == {(12, 9, "victims")}
     assert all(before <= mark.at <= cluster.clock.now() // 1_000_000 for mark in marks)
     assert len({mark.plan for mark in marks}) == 1
+
+
+async def test_annotations_have_the_time_of_the_api_server(cluster: ScaleCluster) -> None:
+    """Of two plans the later one counts, whatever clocks the processes have that made them."""
+    await cluster.stop()
+    hour_ago, sent = times.from_ns(cluster.clock.now() - 3600 * SECOND), cluster.clock.monotonic()
+    cluster.product_client.server_time.observe(format_datetime(hour_ago, usegmt=True), sent=sent, received=sent)
+    await cluster.held(cluster.user.resize(Deployment, "web", 9, namespace="default"))
+    marks = await cluster.plan_annotations()
+    assert marks
+    assert all(abs(mark.at * 1_000_000 - times.to_ns(hour_ago)) <= 5 * SECOND for mark in marks)
 
 
 async def test_a_rollout_is_not_planned(cluster: ScaleCluster) -> None:
