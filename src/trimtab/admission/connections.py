@@ -228,13 +228,14 @@ class Connections(web.Server):
             await asyncio.sleep(0)  # for other tasks, however many connections are waiting
 
     async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
-        seconds = self.limits.handshake_seconds
+        seconds, connection = self.limits.handshake_seconds, self()
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self, accepted, ssl=context, ssl_handshake_timeout=seconds
+                lambda: connection, accepted, ssl=context, ssl_handshake_timeout=seconds
             )
         except OSError as error:
             log.debug("a TLS handshake failed: %s", error)
+            connection.connection_lost(error)  # it and its parser refer to one another, and the collector runs rarely
             self.on_close(CloseReason.HANDSHAKE_FAILED)
 
     async def _handle(self, http: web.BaseRequest) -> web.Response:

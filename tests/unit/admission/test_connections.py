@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import json
 import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, no, post, served, yes
 from tests.unit.kube.strange_objects import deep
-from trimtab.admission.connections import Connections, Limits
+from trimtab.admission.connections import Connection, Connections, Limits
 from trimtab.admission.server import AdmissionServer, Hook, read_beside
 from trimtab.api import admission, nesting
 from trimtab.api.errors import InvalidError
@@ -195,6 +196,32 @@ async def test_a_handshake_that_is_none_is_counted(tmp_path: Path) -> None:
         await caller.reader.read()
         caller.writer.transport.abort()
     assert closed_connections(server) == {"handshake-failed": 1}
+
+
+def test_nothing_is_left_of_handshakes_that_failed(tmp_path: Path) -> None:
+    """Also if the garbage collector does not run, which it does rarely. asyncio's own TLS needs it."""
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(fail_handshakes(tmp_path))
+    finally:
+        gc.enable()
+
+
+async def fail_handshakes(folder: Path) -> None:
+    """Begin handshakes that fail: some say something else, some nothing."""
+    async with served(folder, [hook(yes)], limits=Limits(handshake_seconds=0.2)) as (server, _):
+        callers = [Caller(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(6)]
+        for each in callers[:3]:
+            each.send(b"GET / HTTP/1.1\r\n\r\n")
+        for each in callers:
+            with suppress(ConnectionError):
+                await each.reader.read()
+            each.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        assert closed_connections(server) == {"handshake-failed": 6}
+        assert not [each for each in gc.get_objects() if isinstance(each, Connection)]
 
 
 @pytest.mark.parametrize(
