@@ -162,7 +162,7 @@ class Connections(web.Server):
     ) -> None:
         """`lag` is how many seconds the event loop is late: what it reads now has been in the socket since then.
 
-        `on_close` is called for each connection that is closed because of a limit.
+        `on_close` is called for each connection that the server closes or refuses, with the reason.
         """
         keepalive = 2 * limits.idle_seconds  # aiohttp's own limit: ours comes first, and is counted
         super().__init__(self._handle, access_log=None, keepalive_timeout=keepalive, lingering_time=0.0)
