@@ -40,7 +40,8 @@ from trimtab.admission.tracing import TRACEPARENT, Tracing
 from trimtab.api import admission, codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, UnreadableObjectError, answer
 from trimtab.api.errors import InvalidError
-from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel
+from trimtab.kube.clocks import SECOND, Clock, SystemClock
+from trimtab.kube.components import run_together
 
 T = TypeVar("T")
 Decide = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
@@ -181,15 +182,9 @@ class AdmissionServer:
 
     async def run(self) -> None:
         """Answer reviews until cancelled."""
-        renewing = asyncio.ensure_future(self._certificates.run())
-        serving = asyncio.ensure_future(self._serve())
         try:
-            done, _ = await asyncio.wait((renewing, serving), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await run_together([self._serve()], [self._certificates.run()])
         finally:
-            await cancel(serving)
-            await cancel(renewing)
             await self._deadlines.close()
 
     async def _serve(self) -> None:

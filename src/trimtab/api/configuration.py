@@ -353,10 +353,6 @@ class TrimtabConfiguration(Model):
         """The kinds that own ReplicaSets: Deployment, and those of `workloads`."""
         return ReplicaSetOwners.of(self.workloads)
 
-    def manages_namespace(self, namespace: str) -> bool:
-        """Whether Trimtab manages this namespace."""
-        return not self.namespaces or namespace in self.namespaces
-
 
 def read(tree: Any) -> TrimtabConfiguration:
     """Decode a configuration from plain values (a parsed file). Raises InvalidError with the field."""

@@ -1,11 +1,8 @@
-"""Other objects of the core group: Services, ReplicationControllers, Namespaces, Events, Bindings."""
+"""Other objects of the core group: Services, ReplicationControllers, Namespaces, Events."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
-
-from msgspec import Meta
 
 from trimtab.api.documents import Document
 from trimtab.api.meta import Condition, Labels, ObjectMeta, ObjectReference
@@ -103,10 +100,3 @@ class Event(Model):
     first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
     event_time: datetime | None = None
-
-
-class Binding(Model):
-    """The assignment of a pod to a node."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    target: Annotated[ObjectReference, Meta(description="The node.")] = ObjectReference()

@@ -52,13 +52,6 @@ class ObjectMeta(Model):
         return None
 
 
-class TypeMeta(Model):
-    """The apiVersion and kind of an object."""
-
-    api_version: str = ""
-    kind: str = ""
-
-
 class ListMeta(Model):
     """The metadata of a list: its version, and the continue token."""
 

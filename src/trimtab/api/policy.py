@@ -1,9 +1,8 @@
-"""Disruption budgets and evictions (`policy/v1`), and delete options."""
+"""Disruption budgets (`policy/v1`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
@@ -36,22 +35,3 @@ class PodDisruptionBudget(Model):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-
-class DeleteOptions(Model):
-    """The options of a deletion."""
-
-    grace_period_seconds: int | None = None
-    propagation_policy: str | None = None
-    dry_run: tuple[str, ...] = ()
-    preconditions: Mapping[str, Any] = {}
-
-
-class Eviction(Model):
-    """A request to delete a pod that a disruption budget may refuse.
-
-    A dry run may be requested in its options instead of the request's parameters.
-    """
-
-    metadata: ObjectMeta = ObjectMeta()
-    delete_options: DeleteOptions | None = None

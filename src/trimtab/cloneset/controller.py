@@ -32,8 +32,7 @@ from trimtab.cloneset.settings import SETTINGS, Settings
 from trimtab.cloneset.view import View, owner_key
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
-from trimtab.kube.components import CacheGroup, Controllers
+from trimtab.kube.components import CacheGroup, Controllers, run_together
 from trimtab.kube.events import NORMAL, Recorder
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key
@@ -108,14 +107,13 @@ class Controller:
 
     async def run(self) -> None:
         """Manage CloneSets while the kind is Trimtab's, until cancelled."""
-        background = [asyncio.ensure_future(self._definitions.run()), asyncio.ensure_future(self._recorder.run())]
-        try:
-            await self._definitions.wait_synced()
-            while True:
-                self._changed.clear()
-                await self._run_as(self._mode())
-        finally:
-            await cancel(*background)
+        await run_together([self._manage()], [self._definitions.run(), self._recorder.run()])
+
+    async def _manage(self) -> None:
+        await self._definitions.wait_synced()
+        while True:
+            self._changed.clear()
+            await self._run_as(self._mode())
 
     def _mode(self) -> _Mode:
         costs = self._definitions.get(Key(GROUP_COSTS))
@@ -133,14 +131,9 @@ class Controller:
         caches = self._caches.scope()
         view = View(caches, with_costs=mode.group_costs)
         self.service = Service(self._client, self._settings, self._metrics, self._policy_of, view, self._rng)
-        working = asyncio.ensure_future(self.service.run())
-        changing = asyncio.ensure_future(self._until_mode_changes(mode))
         try:
-            await asyncio.wait((working, changing), return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
+            await run_together([self.service.run(), self._until_mode_changes(mode)])
         finally:
-            await cancel(working, changing)
             caches.close()
             self.service = None
 

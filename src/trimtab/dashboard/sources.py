@@ -76,7 +76,13 @@ class LiveSource:
         self.parts = Parts(follower.now, settings, self.clock)
         kinds = [kind for kind in FOLLOWED if kind in follower.caches]
         self._observer = ScaleDownObserver(
-            follower.client, settings, self._observed, namespace=namespace, kinds=kinds, caches=follower.caches
+            follower.client,
+            settings,
+            self._observed,
+            namespace=namespace,
+            kinds=kinds,
+            caches=follower.caches,
+            snapshot=follower.snapshot,
         )
         self._is_noting = False
         follower.subscribe(self._note)

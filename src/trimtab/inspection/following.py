@@ -107,7 +107,8 @@ class ClusterFollower:
         self._origin = origin
         self._default_namespace = default_namespace
         caches = caches or Caches(client, Snapshot(), MIRRORED, namespace=namespace)
-        self._snapshot = caches.snapshot
+        self.snapshot = caches.snapshot
+        """The snapshot that the caches keep current."""
         self.caches: dict[type[Any], Cache[Any]] = {kind: caches.open(kind, _indexes(kind)) for kind in kinds}
 
     async def run(self) -> None:
@@ -137,7 +138,7 @@ class ClusterFollower:
             origin=self._origin,
             namespace=self._default_namespace,
             stores={kind: cache.store for kind, cache in self.caches.items()},
-            followed=self._snapshot,
+            followed=self.snapshot,
         )
 
     def subscribe(self, change: Change) -> None:

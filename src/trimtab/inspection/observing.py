@@ -22,12 +22,12 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
-from trimtab.api.workloads import CustomWorkload, ReplicaSetOwners
+from trimtab.api.workloads import CustomWorkload, ReplicaSetOwner, ReplicaSetOwners
 from trimtab.inspection.cluster import Cluster, Workload
 from trimtab.inspection.plans import PlanInput, controller_plans, controller_sizes
 from trimtab.inspection.settings import Settings
 from trimtab.inspection.targets import kind_of
-from trimtab.inspection.versions import VersionLog
+from trimtab.inspection.versions import PastCluster, VersionLog
 from trimtab.kube import versions
 from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
@@ -37,12 +37,12 @@ from trimtab.scaledown.results.evaluation import ControllerState, PlanState, eva
 from trimtab.scaledown.results.history import Distribution, ScaleDownRecord
 from trimtab.scaledown.results.levels import ExpectedLevel, check_levels, counted, level_result
 from trimtab.scaledown.stability import is_rolling_out
+from trimtab.snapshot import MIRRORED, Snapshot
 
 WORKLOADS: tuple[type[Any], ...] = (Deployment, ReplicaSet, ReplicationController, CloneSet)
 FOLLOWED: tuple[type[Any], ...] = (Pod, Node, Namespace, ScaleDownPolicy, PodGroupCost, *WORKLOADS)
 _KEPT = 120 * SECOND
 """For how many nanoseconds replaced versions are kept."""
-_PRUNED_EVERY = 30 * SECOND
 _CATCH_UP = 10 * SECOND
 """For how many nanoseconds the watch of pods may be behind that of workloads."""
 _TICK = 0.25
@@ -101,6 +101,8 @@ class ScaleDownObserver:
     """The kinds that may be watched."""
     caches: Mapping[type[Any], Cache[Any]] | None = None
     """Caches that another part of the process runs; without them, the observer runs its own."""
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    """The snapshot that the caches keep current."""
     open: dict[tuple[str, str, str], list[OpenScaleDown]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -108,14 +110,13 @@ class ScaleDownObserver:
         self._owners = ReplicaSetOwners(custom)
         kept: tuple[type[Any], ...] = (Pod, *WORKLOADS, *custom)
         self._logs: dict[type[Any], VersionLog[Any]] = {kind: VersionLog() for kind in kept}
-        own = Caches(self.client, None, namespace=self.namespace)
+        own = Caches(self.client, self.snapshot, MIRRORED, namespace=self.namespace)
         self._caches: dict[type[Any], Cache[Any]] = {}
         for kind in self.kinds:
             cache = self._caches[kind] = own.open(kind) if self.caches is None else self.caches[kind]
             if kind in self._logs:
                 self._subscribe(kind, cache)
         self._numbers = 0
-        self._pruned = self.client.clock.monotonic()
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -150,7 +151,7 @@ class ScaleDownObserver:
     def _subscribe(self, kind: type[Any], cache: Cache[Any]) -> None:
         log, clock = self._logs[kind], self.client.clock
         cache.subscribe(
-            added=lambda new: log.put(new, clock.monotonic()),
+            added=lambda new: log.put(new, clock.monotonic()) if cache.synced else log.fill(new),
             updated=lambda old, new: self._updated(kind, old, new),
             deleted=lambda gone: log.drop(gone, clock.monotonic()),
         )
@@ -172,14 +173,9 @@ class ScaleDownObserver:
 
     def _prune(self) -> None:
         now = self.client.clock.monotonic()
-        if now < self._pruned + _PRUNED_EVERY:
-            return
-        self._pruned = now
         oldest = min((each.started for found in self.open.values() for each in found), default=now)
-        before = min(now - _KEPT, oldest - _KEPT)
         for log in self._logs.values():
-            for namespace in log.namespaces:
-                log.prune(namespace, before)
+            log.prune(min(now, oldest) - _KEPT)
 
     # Results.
 
@@ -208,20 +204,19 @@ class ScaleDownObserver:
         workload = now.find(type(seen.before), seen.before.metadata.namespace, seen.before.metadata.name)
         age = (self.client.clock.monotonic() - seen.started) / SECOND
         size = None if workload is None else workload.desired_replicas
-        return evaluate(to=seen.to, size=size, controllers=_controllers(sizes, now), age=age)
+        return evaluate(to=seen.to, size=size, controllers=_controllers(seen, sizes, now), age=age)
 
     def _cluster(self, namespace: str, version: int | None, time: int, workload: Workload | None = None) -> Cluster:
         """The cluster as it was at a version, as far as one namespace's scale-downs look at it."""
-        objects: dict[type[Any], list[Any]] = {
-            kind: list(log.as_of(namespace, version)) for kind, log in self._logs.items()
-        }
-        for kind in self._caches.keys() - self._logs.keys():
-            objects[kind] = list(self._caches[kind].store)
-        if workload is not None:
-            same = workload.metadata.name
-            kept = [each for each in objects[type(workload)] if each.metadata.name != same]
-            objects[type(workload)] = [*kept, workload]
-        return Cluster(time=time, objects=objects, namespace=namespace)
+        return PastCluster(
+            time=time,
+            objects={kind: list(cache.store) for kind, cache in self._caches.items() if kind not in self._logs},
+            namespace=namespace,
+            logs=self._logs,
+            version=version,
+            workload=workload,
+            followed=self.snapshot,
+        )
 
     def _record(self, seen: OpenScaleDown, then: Cluster, now: Cluster, made: PlanInput) -> ObservedScaleDown:
         metadata = seen.before.metadata
@@ -264,11 +259,13 @@ def _plans(then: Cluster, seen: OpenScaleDown, settings: Settings) -> PlanInput:
         return controller_plans(then, seen.before, seen.to, Settings())
 
 
-def _controllers(sizes: Sequence[ControllerSize], now: Cluster) -> Iterator[ControllerState]:
-    present = {each.metadata.uid: each.desired_replicas for kind in WORKLOADS for each in now.all(kind)}
+def _controllers(seen: OpenScaleDown, sizes: Sequence[ControllerSize], now: Cluster) -> Iterator[ControllerState]:
+    kind: type[Workload] = ReplicaSet if isinstance(seen.before, ReplicaSetOwner) else type(seen.before)
     for each in sizes:
+        found = now.find(kind, seen.before.metadata.namespace, each.name)
+        size = found.desired_replicas if found is not None and found.metadata.uid == each.uid else None
         active = sum(pod.active for pod in now.pods_of(each.uid))
-        yield ControllerState(each.before, each.after, present.get(each.uid), active)
+        yield ControllerState(each.before, each.after, size, active)
 
 
 def _deleted(then: Cluster, now: Cluster, made: PlanInput) -> Iterator[str]:

@@ -126,15 +126,20 @@ class CacheGroup:
         await run_together(each.run() for each in (*self._required, *self._optional))
 
 
-async def run_together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run until cancelled; the first that fails or ends, ends all."""
-    tasks = [asyncio.ensure_future(each) for each in works]
+async def run_together(
+    works: Iterable[Coroutine[Any, Any, None]], beside: Iterable[Coroutine[Any, Any, None]] = ()
+) -> None:
+    """Run until cancelled; the first that fails or ends, ends all. What the works need runs `beside` them until they
+    have ended."""
+    working = [asyncio.ensure_future(each) for each in works]
+    running = [asyncio.ensure_future(each) for each in beside]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait((*working, *running), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        await cancel(*tasks)
+        await cancel(*working)
+        await cancel(*running)
 
 
 @dataclass(frozen=True, slots=True)

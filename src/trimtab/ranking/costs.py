@@ -25,7 +25,7 @@ tier: a plan (`sequences`) and a policy's standing costs follow it inside the ba
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -126,11 +126,6 @@ def project(ranks: npt.ArrayLike, carrier: Carrier, bands: Sequence[Band] | None
     return -carrier.sign * deletion_costs
 
 
-def project_order(places: npt.ArrayLike, carrier: Carrier, bands: Sequence[Band] | None = None) -> IntColumn:
-    """As `project`, from places in an order: who has the lower place goes sooner, equal places tie."""
-    return project(-_ranked(places), carrier, bands)
-
-
 def steady(ranks: npt.ArrayLike, carrier: Carrier, *, resolution: int = 1) -> IntColumn:
     """The rank itself as a cost, in units of 1/resolution, cut off at the ends of int32.
 
@@ -146,36 +141,6 @@ class Side(StrEnum):
 
     VICTIMS = "victims"
     SURVIVORS = "survivors"
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """Costs for one side alone, by pod: as `pod-deletion-cost` counts, from the middle of each pod's band."""
-
-    side: Side
-    costs: Mapping[str, int]
-
-
-def smaller_side(victims: Sequence[str], survivors: Sequence[str], *, in_order: bool = False) -> Writing:
-    """The fewest costs that make every victim go before every survivor, where a pod without a cost counts as 0.
-
-    Both are listed with the first to go first. Victims are written below zero, or survivors above it, in the order
-    given; the side that is not written stays a tie at 0, for the controller's other criteria to order. With `in_order`
-    the victims are written however many they are, so that each goes before the next: every step on the way then is as
-    planned, and not only the end.
-
-    Only for `pod-deletion-cost`, where no cost means 0: to the other carriers it means unranked.
-    """
-    _check_apart(victims, survivors)
-    if in_order or len(victims) <= len(survivors):
-        return Writing(Side.VICTIMS, {key: at - len(victims) for at, key in enumerate(victims)})
-    return Writing(Side.SURVIVORS, {key: at + 1 for at, key in enumerate(survivors)})
-
-
-def _check_apart(victims: Collection[str], survivors: Collection[str]) -> None:
-    distinct = {*victims, *survivors}
-    if len(distinct) != len(victims) + len(survivors):
-        raise ValueError("a pod is listed twice: each either goes or stays")
 
 
 def _centres(bands: Sequence[Band]) -> IntColumn:

@@ -24,7 +24,8 @@ from trimtab.api.annotations import Reason
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client, PatchKind
-from trimtab.kube.clocks import cancel, within
+from trimtab.kube.clocks import within
+from trimtab.kube.components import run_together
 from trimtab.kube.errors import Conflict, KubeError, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 
@@ -72,13 +73,8 @@ class Reporter:
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
-        writers = [asyncio.ensure_future(self._write()) for _ in range(_WRITERS)]
-        for recorder in self._recorders.values():
-            writers += [asyncio.ensure_future(recorder.run()) for _ in range(_WRITERS)]
-        try:
-            await asyncio.gather(*writers)
-        finally:
-            await cancel(*writers)
+        writes = (self._write, *(recorder.run for recorder in self._recorders.values()))
+        await run_together(write() for write in writes for _ in range(_WRITERS))
 
     async def flush(self, seconds: float) -> None:
         """Wait until the recorded events are written, at most that long."""

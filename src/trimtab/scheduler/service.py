@@ -22,7 +22,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,6 +36,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.components import run_together
 from trimtab.kube.leases import Elector, LeaseCalls
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.stores import Object
@@ -132,7 +133,7 @@ class Service:
         for name, profile in self.configuration.profiles.items():
             if profile.left_out:
                 log.info("profile %s: plugins that Trimtab does not run: %s", name, ", ".join(profile.left_out))
-        await _beside(self._serve(), *(informer.run() for informer in self.informers), self.reporter.run())
+        await run_together([self._serve()], [*(each.run() for each in self.informers), self.reporter.run()])
 
     async def _serve(self) -> None:
         for informer in self.informers:
@@ -145,7 +146,7 @@ class Service:
     async def _lead(self) -> None:
         log.info("scheduling pods of the profiles %s", ", ".join(self.configuration.profiles))
         try:
-            await _beside(self._schedule(), self._check_assumed())
+            await run_together([self._schedule()], [self._check_assumed()])
         finally:
             await self.binder.finish(GRACE)
             await self.reporter.flush(_EVENT_GRACE)
@@ -306,16 +307,3 @@ def _limited(client: Client, limit: RateLimit | None) -> Client:
 def _error_message(result: BindingResult) -> str:
     error = result.error
     return "the pod was not bound" if error is None else getattr(error, "message", str(error))
-
-
-async def _beside(work: Coroutine[Any, Any, None], *others: Coroutine[Any, Any, None]) -> None:
-    """Run the work and the others together. When one ends or fails, all are cancelled, the work first."""
-    working = asyncio.ensure_future(work)
-    running = [asyncio.ensure_future(each) for each in others]
-    try:
-        done, _ = await asyncio.wait((working, *running), return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        await cancel(working)
-        await cancel(*running)

@@ -37,7 +37,7 @@ def test_every_value_is_read() -> None:
         }
     )
     assert read.components == ("scheduler", "webhooks")
-    assert (read.manages_namespace("shop"), read.manages_namespace("search")) == (True, False)
+    assert read.namespaces == ("shop",)
     assert (read.gate("CloneSetPodCost"), read.gate("PodWebhook")) == (True, True)
     assert read.scale_down.budget_seconds == 4.0
     assert [policy.delivery for policy in read.scale_down.default_policies] == ["Continuous"]

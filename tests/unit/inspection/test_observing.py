@@ -13,12 +13,11 @@ import pytest
 from tests.lab.rollouts import KIND, Rollout
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
-from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.apps import Deployment
 from trimtab.api.documents import JSON
 from trimtab.inspection.observing import FOLLOWED, ObservedScaleDown, ScaleDownObserver
 from trimtab.inspection.settings import Settings
 from trimtab.inspection.summaries import read_records, summarize
-from trimtab.inspection.versions import VersionLog
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
@@ -196,26 +195,3 @@ async def test_records_are_read_again_from_lines_and_from_lists() -> None:
     logged = f'{{"message": "done", "scaleDown": {line}}}\nnot JSON\n'
     for text in (line, f"[{line}]", logged):
         assert summarize(read_records(text, "-")).behind == 1
-
-
-def a_set(version: int, replicas: int) -> ReplicaSet:
-    """A version of a ReplicaSet."""
-    tree = {"metadata": {"name": "web", "namespace": "default", "resourceVersion": str(version)}}
-    return codec.convert({**tree, "spec": {"replicas": replicas}}, ReplicaSet)
-
-
-def test_versions_are_kept_while_they_may_be_asked_for() -> None:
-    """The last version before a moment is needed for every later moment; older ones, and objects long gone, are not."""
-    log: VersionLog[ReplicaSet] = VersionLog()
-    for number, replicas in ((1, 5), (4, 3), (9, 1)):
-        log.put(a_set(number, replicas), now=number)
-    assert [each.desired_replicas for each in log.as_of("default", 3)] == [5]
-    assert [each.desired_replicas for each in log.as_of("default", 4)] == [3]
-    assert [each.desired_replicas for each in log.as_of("default")] == [1]
-    log.prune("default", before=9)
-    assert [each.desired_replicas for each in log.as_of("default", 8)] == [3]
-    assert list(log.as_of("default", 3)) == []
-    log.drop(a_set(12, 1), now=12)
-    assert list(log.as_of("default")) == []
-    log.prune("default", before=100)
-    assert list(log.as_of("default", 200)) == []

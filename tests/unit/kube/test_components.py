@@ -297,3 +297,40 @@ async def test_a_group_of_caches_does_without_optional_kinds_that_are_not_instal
     assert (lenient.synced, lenient.problems) == (True, [])
     assert (strict.synced, [each.partition(":")[0] for each in strict.problems]) == (False, ["clonesets"])
     await cancel(task)
+
+
+async def test_what_runs_beside_work_ends_after_it() -> None:
+    """Work in progress needs it to finish: caches, certificates, events."""
+    ended: list[str] = []
+
+    async def run(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(name)
+
+    task = asyncio.ensure_future(components.run_together([run("work"), run("more work")], [run("beside")]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await cancel(task)
+    assert ended == ["work", "more work", "beside"]
+
+
+async def test_work_ends_when_what_runs_beside_it_ends() -> None:
+    """Work that goes on without its caches decides from what is outdated."""
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("work")
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("the watch of pods ended")
+
+    with pytest.raises(RuntimeError, match="the watch of pods ended"):
+        await components.run_together([work()], [fail()])
+    assert ended == ["work"]

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trimtab.api.scaledown import ScaleDownPolicySpec
@@ -17,11 +17,8 @@ from trimtab.ranking.costs import (
     Band,
     Carrier,
     Level,
-    Side,
     level_of,
     project,
-    project_order,
-    smaller_side,
     steady,
 )
 
@@ -58,13 +55,7 @@ def test_the_carrier_sets_the_sign(carrier: Carrier, want: list[int]) -> None:
     assert project([7.5, -1e300, 0, 7.5], carrier).tolist() == want
 
 
-def test_places_in_an_order() -> None:
-    """Who has the lower place goes sooner; those in one group tie."""
-    assert project_order([0, 0, 1, 2], Carrier.ANNOTATION).tolist() == [-2, -2, -1, 0]
-    assert project_order([0, 0, 1, 2], Carrier.POD_GROUP_COST).tolist() == [2, 2, 1, 0]
-
-
-@pytest.mark.parametrize("write", [project, project_order, steady])
+@pytest.mark.parametrize("write", [project, steady])
 def test_no_rank_no_cost(write: type) -> None:
     """Somebody must have decided what happens to unranked pods before."""
     with pytest.raises(ValueError, match="a pod without a rank has no cost"):
@@ -188,48 +179,3 @@ def test_a_band_for_each_rank() -> None:
 def test_a_cost_between_bands_is_somebody_elses(cost: int) -> None:
     """Trimtab never writes it."""
     assert level_of(cost) is None
-
-
-@pytest.mark.parametrize(
-    ("victims", "survivors", "side", "costs"),
-    [
-        pytest.param("ab", "cde", Side.VICTIMS, {"a": -2, "b": -1}, id="few go: they are written, below zero"),
-        pytest.param("abc", "de", Side.SURVIVORS, {"d": 1, "e": 2}, id="few stay: they are written, above zero"),
-        pytest.param("ab", "cd", Side.VICTIMS, {"a": -2, "b": -1}, id="as many: victims"),
-        pytest.param("abc", "", Side.SURVIVORS, {}, id="all go: nothing to write"),
-        pytest.param("", "ab", Side.VICTIMS, {}, id="nobody goes: nothing to write"),
-    ],
-)
-def test_the_smaller_side_is_written(victims: str, survivors: str, side: Side, costs: dict[str, int]) -> None:
-    """A cost each for as few pods as will do."""
-    written = smaller_side(list(victims), list(survivors))
-    assert (written.side, written.costs) == (side, costs)
-
-
-def test_where_the_order_matters_victims_are_written() -> None:
-    """However many they are: each then goes before the next."""
-    written = smaller_side(list("abc"), ["d"], in_order=True)
-    assert (written.side, written.costs) == (Side.VICTIMS, {"a": -3, "b": -2, "c": -1})
-
-
-@settings(deadline=None)
-@given(st.lists(st.booleans(), max_size=40), st.booleans(), st.sampled_from(Level))
-def test_every_victim_goes_before_every_survivor(goes: list[bool], in_order: bool, level: Level) -> None:
-    """Where what is not written counts as the middle of its band; and the side that is written is in its order."""
-    victims = [f"p{at}" for at, going in enumerate(goes) if going]
-    survivors = [f"p{at}" for at, going in enumerate(goes) if not going]
-    written = smaller_side(victims, survivors, in_order=in_order)
-    band = Band(level)
-    cost = {key: band.place(written.costs.get(key, 0)) for key in (*victims, *survivors)}
-    assert all(cost[victim] < cost[survivor] for victim in victims for survivor in survivors)
-    chosen = victims if written.side is Side.VICTIMS else survivors
-    assert list(written.costs) == chosen
-    assert all(cost[one] < cost[other] for one, other in itertools.pairwise(chosen))
-    assert in_order or len(written.costs) == min(len(victims), len(survivors))
-
-
-@pytest.mark.parametrize(("victims", "survivors"), [(["a"], ["a"]), (["a", "a"], []), ([], ["b", "b"])])
-def test_a_pod_either_goes_or_stays(victims: list[str], survivors: list[str]) -> None:
-    """Listing one twice is a mistake of the caller."""
-    with pytest.raises(ValueError, match="listed twice"):
-        smaller_side(victims, survivors)

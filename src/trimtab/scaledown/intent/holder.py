@@ -34,6 +34,7 @@ from typing import Any
 from trimtab.api.errors import InvalidError
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.components import run_together
 from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.ranking.strategies import StrategyError
@@ -172,11 +173,10 @@ class ScaleDownHolder:
 
     async def run(self) -> None:
         """Track plans, and take overdue scale-downs over, until cancelled. The view is run by its owner."""
-        tasks = [asyncio.ensure_future(each.run()) for each in (self.tracker, self._overdue)]
         try:
-            await asyncio.gather(*tasks)
+            await run_together([self.tracker.run(), self._overdue.run()])
         finally:
-            await cancel(*tasks, *self._background)
+            await cancel(*self._background)
 
     async def hold(self, request: ScaleDownRequest) -> HoldResult:
         """Put costs in place for a request, and return when it may be admitted. Errors do not stop it."""

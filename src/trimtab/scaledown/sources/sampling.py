@@ -13,7 +13,8 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.components import run_together
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import STRATEGIES, Factory, Signal
 from trimtab.ranking.strategies.idle import Idle
@@ -139,11 +140,9 @@ class Sources:
         """Sample until cancelled."""
         works: list[Callable[[], Any]] = [self.measure, self.probe]
         works += [partial(self._ask, sampler) for sampler in self.signals.values()]
-        tasks = [asyncio.ensure_future(self._repeat(work)) for work in works]
         try:
-            await asyncio.gather(*tasks)
+            await run_together(self._repeat(work) for work in works)
         finally:
-            await cancel(*tasks)
             await self._http.close()
             for sampler in self.signals.values():
                 await sampler.source.close()
