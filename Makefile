@@ -69,8 +69,8 @@ endif
 up: install ## Start a lab: API server, workload controllers, simulated nodes, and Trimtab
 	@$(BIN)/trimtab lab up $(ARGS)
 
-bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
-	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+bench: install ## All benchmarks, or one: make bench ONLY=decode-5k; ARGS=--publish for docs/performance.md
+	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 bench-scale: install ## The long benchmarks: make bench-scale [ONLY=growth] [CONTROL_PLANE=DIR]
 	@$(BIN)/python -m bench.scale $(if $(ONLY),--only $(ONLY)) $(if $(CONTROL_PLANE),--control-plane $(CONTROL_PLANE)) $(ARGS)

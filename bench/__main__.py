@@ -1,4 +1,4 @@
-"""Run benchmarks: print one line a figure, and write `bench/latest.json`."""
+"""Run benchmarks: print one line a figure, and write `bench/latest.json`; with `--publish` also `bench/scale.json`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from bench import (
     subsets,
 )
 from bench.figures import Figure
+from bench.results import publish
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "decode-5k": decoding.decode_5k,
@@ -68,7 +69,11 @@ def main() -> None:
     """Measure what was asked for, one after the other."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--only", choices=sorted(BENCHMARKS), help="one figure instead of all")
-    only = parser.parse_args().only
+    parser.add_argument("--publish", action="store_true", help="write the figures for docs/performance.md; all of them")
+    given = parser.parse_args()
+    only = given.only
+    if only and given.publish:
+        parser.error("--publish takes all figures; leave --only out")
     chosen = {only: BENCHMARKS[only]} if only else BENCHMARKS
     rows = []
     for name, measure in chosen.items():
@@ -85,9 +90,12 @@ def main() -> None:
                 "unit": figure.unit,
                 "calibration": figure.calibration,
                 "ratio": figure.ratio,
+                "limit": figure.limit,
             }
         )
     LATEST.write_text(json.dumps(rows, indent=2) + "\n")
+    if given.publish:
+        publish("figures", {"rows": rows})
 
 
 if __name__ == "__main__":

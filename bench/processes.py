@@ -2,8 +2,9 @@
 
 The cluster is the lab's API server in a process of its own, with objects put into its store. Each set of components is
 `trimtab run` as an installation runs it, and is measured when it is ready, leads, and watches pods: the CPU that it has
-used, its memory, and, from the server's side, its watches by kind and its connections. Run it alone:
-`python -m bench.processes`.
+used, its memory, and, from the server's side, its watches by kind and its connections. Then pods change for some
+seconds, 2,000 times a second: the CPU that this costs, and how often the event loop was late, the start included. Run
+it alone: `python -m bench.processes`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.server import Server
 
 NODES, PODS, SIZE, ZONES = 5_000, 50_000, 100, 3
+LARGE = 15_000, 150_000
+"""The nodes and pods of a large cluster."""
 SETS: dict[str, tuple[str, ...]] = {
     "all-in-one": ("scheduler", "webhooks", "controllers"),
     "all-in-one and dashboard": ("scheduler", "webhooks", "controllers", "dashboard"),
@@ -56,6 +59,12 @@ _ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 """Modules are compiled before they are measured, as pip leaves them."""
 _NAMESPACE = "trimtab-system"
 _PATIENCE = 300.0
+_RATE, _CHANGING, _STEP = 2_000, 5.0, 0.01
+"""Changes of pods a second, for how many seconds, and the seconds between two bursts of them."""
+_SETTLING = 1.0
+"""Seconds in which a process handles the last changes."""
+_LATE = "0.05"
+"""The bucket of the event loop's lag whose limit is the longest allowed pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +72,43 @@ class Start:
     """What a process has cost when it is ready."""
 
     cpu: float
-    """Seconds."""
+    """Seconds of CPU."""
+    ready: float
+    """Seconds from its start, with the lab's API server on the same machine."""
     resident: float
     peak: float
     """MiB."""
     watches: dict[str, int]
     connections: int
+    changes: float
+    """CPU seconds a second, while pods change."""
+    late: int
+    turns: int
+    """How often the event loop was more than 50 ms late, and how often that was measured."""
 
     def row(self, name: str) -> str:
         """A line of the report."""
         pods, total = self.watches.get("/pods", 0), sum(self.watches.values())
         return (
-            f"{name:26} {self.cpu:6.1f} s CPU {self.resident:6.0f} MiB (peak {self.peak:.0f})"
-            f" {total:3} watches ({pods} of pods) {self.connections:3} connections"
+            f"{name:26} {self.cpu:6.1f} s CPU, ready after {self.ready:.1f} s"
+            f" {self.resident:6.0f} MiB (peak {self.peak:.0f})"
+            f" {total:3} watches ({pods} of pods) {self.connections:3} connections;"
+            f" {self.changes:.2f} cores for {_RATE} changes/s, late {self.late} of {self.turns} times"
         )
 
     def tree(self) -> dict[str, float]:
         """As JSON."""
         return {
             "CPU s": round(self.cpu, 1),
+            "ready after s": round(self.ready, 1),
             "MiB": round(self.resident),
             "peak MiB": round(self.peak),
             "watches": sum(self.watches.values()),
             "watches of pods": self.watches.get("/pods", 0),
             "connections": self.connections,
+            "cores for changes": round(self.changes, 2),
+            "late": self.late,
+            "turns": self.turns,
         }
 
 
@@ -113,8 +135,24 @@ async def _run(pipe: Connection, folder: Path, nodes: int, pods: int) -> None:
         await client.close()
         _fill(server, nodes, pods)
         pipe.send(str(server.kubeconfig))
-        while await asyncio.to_thread(pipe.recv) == "count":
+        while (asked := await asyncio.to_thread(pipe.recv)) != "end":
+            if asked == "change":
+                await _change(server)
             pipe.send((_watches(server), _connections(server)))
+
+
+async def _change(server: Server) -> None:
+    """Change pods all over the cluster: a container of each has started once more."""
+    store, rng, started = server.cluster.store, random.Random(2), time.monotonic()
+    pods = store.collection("/pods")
+    keys = list(pods.entries)
+    for number in range(round(_CHANGING / _STEP)):
+        await asyncio.sleep(started + number * _STEP - time.monotonic())
+        for key in rng.choices(keys, k=round(_RATE * _STEP)):
+            seen = pods.entries[key]
+            tree = seen.tree()
+            tree["status"]["containerStatuses"][0]["restartCount"] += 1
+            store.replace(pods, seen, tree)
 
 
 def _watches(server: Server) -> dict[str, int]:
@@ -189,12 +227,33 @@ def _pod(rng: random.Random, number: int, nodes: int, workloads: int) -> JSON:
 def measure(components: Sequence[str], kubeconfig: Path, server: Connection) -> Start:
     """Start these components in one process; what they have cost when it is ready."""
     with tempfile.TemporaryDirectory() as folder, _process(components, kubeconfig, Path(folder)) as (process, port):
+        started = time.monotonic()
         _wait_ready(process, port)
         watches, connections = _wait_watching(server)
-        cpu = cpu_seconds(process.pid)
+        ready, cpu = time.monotonic() - started, cpu_seconds(process.pid)
         memory = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
         resident, peak = (int(memory[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
-        return Start(cpu, resident, peak, watches, connections)
+        changes = _cpu_of_changes(process.pid, server)
+        return Start(cpu, ready, resident, peak, watches, connections, changes, *_late(port))
+
+
+def _cpu_of_changes(pid: int, server: Connection) -> float:
+    """CPU seconds a second, while pods change."""
+    before = cpu_seconds(pid)
+    server.send("change")
+    server.recv()
+    time.sleep(_SETTLING)
+    return (cpu_seconds(pid) - before) / _CHANGING
+
+
+def _late(port: int) -> tuple[int, int]:
+    """How often the event loop was later than a pause may be, and how often that was measured."""
+    name, page = "trimtab_event_loop_lag_seconds", _get(port, "/metrics")
+    within, count = (
+        int(float(re.findall(rf"(?m)^{re.escape(line)} (\S+)$", page)[0]))
+        for line in (f'{name}_bucket{{le="{_LATE}"}}', f"{name}_count")
+    )
+    return count - within, count
 
 
 @contextlib.contextmanager

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +16,10 @@ from typing import Any
 from bench import growth, many, processes
 from bench.binding import comparison
 from bench.binding.comparison import Extent
+from bench.results import publish
 
 EXISTING = 15_000
 """Pods of the workload that a cluster in use has before the first turn: three on each node."""
-RESULTS = Path(__file__).with_name("scale.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,10 @@ def _growth(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs n
 
 def _processes(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
     return processes.measure_all(processes.NODES, processes.PODS)
+
+
+def _processes_large(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
+    return processes.measure_all(*processes.LARGE, ("webhooks",))
 
 
 def _scale_downs(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
@@ -61,6 +63,7 @@ def _binding_in_use(options: Options) -> Mapping[str, Any] | None:
 
 FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
     "processes": _processes,
+    "processes-large": _processes_large,
     "growth": _growth,
     "scale-downs": _scale_downs,
     "topologies": _topologies,
@@ -79,17 +82,14 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=1_000, help="pods of a turn")
     given = parser.parse_args()
     options = Options(given.control_plane, given.rounds, given.pods)
-    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in [given.only] if given.only else FIGURES:
         print(name, flush=True)
         measured = FIGURES[name](options)
         if measured is None:
             print("  left out: it needs CONTROL_PLANE=DIR")
             continue
-        machine = {"python": platform.python_version(), "cores": os.cpu_count()}
-        results[name] = {"machine": machine, **measured}
+        publish(name, measured)
         print(json.dumps(measured, indent=2), flush=True)
-    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":
