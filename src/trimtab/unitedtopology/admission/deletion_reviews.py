@@ -81,7 +81,7 @@ class DeletionReviews:
     async def _announce(self, pod: Pod, namespace: str) -> None:
         annotations = subset_annotations(pod.metadata.annotations)
         topology = self._topologies.get(object_key(namespace, annotations.topology)) if annotations else None
-        if topology is None or not self._topologies.is_usable(topology):
+        if topology is None or not await self._topologies.validate(topology):
             return
         key = object_key(namespace, topology.metadata.name)
         if await self._batcher.announce_deletion(key, pod.metadata.name, pod.metadata.uid):

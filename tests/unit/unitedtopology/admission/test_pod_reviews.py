@@ -21,6 +21,8 @@ from trimtab.api.annotations import DELETION_COST
 from trimtab.api.documents import JSON, Document
 from trimtab.api.patches import json_patch
 from trimtab.api.pods import Pod, TopologySpreadConstraint
+from trimtab.api.unitedtopology import validation
+from trimtab.api.unitedtopology.validation import _subset_problems
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
@@ -351,6 +353,29 @@ async def test_a_very_large_pod_without_a_decision_is_not_read(
     assert on_the_loop == []
     process.subsets.report_undecided(hook, review("CREATE", newcomer()), "it is late", ReviewOutcome.BUSY)
     assert on_the_loop == ["decode"]
+
+
+@pytest.mark.parametrize(("operation", "place"), [("CREATE", 0), ("DELETE", 1)])
+async def test_a_large_united_topology_is_validated_in_another_thread(
+    operation: str, place: int, processes: Callable[..., WebhookProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the first pod of a generation is created or deleted."""
+    validated: list[bool] = []
+
+    def watched(*arguments: Any) -> Any:
+        validated.append(threading.current_thread() is threading.main_thread())
+        return _subset_problems(*arguments)
+
+    monkeypatch.setattr(validation, "_subset_problems", watched)
+    tree = topology(2, -1)
+    note = f"{operation} {'x' * 20_000}"
+    tree["spec"]["subsets"][0]["patch"] = {"metadata": {"annotations": {"note": note}}}
+    process = processes()
+    await process.create_topology(tree)
+    asked = newcomer(**keys.SubsetAnnotations("spread", "a", "r").written())
+    await process.ask(review(operation, asked), place)
+    assert validated
+    assert not any(validated)
 
 
 async def test_an_admission_that_is_cancelled_while_its_pod_is_shaped_keeps_no_reservation(
