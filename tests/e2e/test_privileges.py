@@ -150,7 +150,7 @@ async def test_the_controllers_handle_no_pods_where_nothing_of_theirs_is(control
         acting_as(control_plane, CONTROLLERS, group="system:masters") as controllers,
     ):
         await until_refused(
-            lambda: controllers.create(Pod, pod, namespace=name, dry_run=True), "neither create nor delete pods"
+            lambda: controllers.create(Pod, pod, namespace=name, dry_run=True), "neither create, delete nor evict pods"
         )
         async with asyncio.timeout(30):
             while True:
@@ -160,8 +160,10 @@ async def test_the_controllers_handle_no_pods_where_nothing_of_theirs_is(control
                     await asyncio.sleep(0.2)
                 else:
                     break
-        with pytest.raises(Forbidden, match="neither create nor delete pods"):
+        with pytest.raises(Forbidden, match="neither create, delete nor evict pods"):
             await controllers.delete(Pod, "p", namespace=name)
+        with pytest.raises(Forbidden, match="neither create, delete nor evict pods"):
+            await controllers.evict("p", namespace=name)
         await controllers.patch(Pod, "p", {"metadata": {"labels": {"seen": "yes"}}}, namespace=name)
         await admin.delete(Pod, "p", namespace=name)
 

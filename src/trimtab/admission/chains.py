@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trimtab.admission.metrics import ReviewOutcome
-from trimtab.admission.server import Hook, OnSkip
+from trimtab.admission.server import Hook, OnSkip, read_beside, size_of
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.documents import JSON, Document
@@ -60,19 +60,21 @@ class Chain:
             if not response.allowed:
                 return response
             if response.patch is not None:
-                operations = msgspec.json.decode(response.patch)
+                size = len(response.patch) + size_of(request)
+                operations, request = await read_beside(size, _changed, request, response.patch)
                 changes += operations
-                request = _changed(request, operations)
         if failure is not None and not changes:
             raise failure
         return _admitted(request, changes, warnings)
 
 
-def _changed(request: AdmissionRequest, operations: list[JSON]) -> AdmissionRequest:
-    """The request with its object as these operations change it."""
+def _changed(request: AdmissionRequest, patch: bytes) -> tuple[list[JSON], AdmissionRequest]:
+    """The operations of a patch, and the request with its object as they change it."""
+    operations: list[JSON] = msgspec.json.decode(patch)
     if request.object is None:
-        return request
-    return msgspec.structs.replace(request, object=Document(json_patch(request.object.tree(), operations)))
+        return operations, request
+    changed = Document(json_patch(request.object.tree(), operations))
+    return operations, msgspec.structs.replace(request, object=changed)
 
 
 def _admitted(request: AdmissionRequest, changes: list[JSON], warnings: Sequence[str]) -> AdmissionResponse:

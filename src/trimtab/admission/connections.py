@@ -2,13 +2,15 @@
 
 | limit | value | what happens beyond it |
 |---|---|---|
-| connections | 256 | the one that has waited longest without a request is closed |
+| connections | 256 | the one that was idle longest is closed |
 | TLS handshakes at a time | 1,000 | the new connection is closed |
 | TLS handshake | 5 s | closed |
 | time from the first byte of a request to the last | 5 s | closed |
 | time between two requests | 2 min, more than API servers keep an idle connection | closed |
-| headers | 128, of 8 KiB each | 400 |
+| headers | 32, of 8 KiB each: three times as many as API servers send | 400 |
+| requests at a time on a connection | 1, and one that follows while the answer is sent | closed |
 | body | 7 MiB: two objects as large as an API server takes, and the review around them | 413, before it is read |
+| body in chunks | none: in small ones, reading it would take seconds | 411 |
 | bodies in memory | 64 MiB in all | 503 |
 
 What is closed or refused is counted by reason (`CloseReason`).
@@ -33,7 +35,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.processes import return_free_memory
@@ -52,6 +55,7 @@ class Limits:
     handshake_seconds: float = 5.0
     request_seconds: float = 5.0
     idle_seconds: float = 120.0
+    headers: int = 32
     body: int = MAX_BODY
     buffered: int = 64 * 1024 * 1024
 
@@ -67,6 +71,12 @@ class CloseReason(StrEnum):
     """A request, or the first one, did not arrive in time."""
     IDLE = "idle"
     """There was no further request for long, which is nothing unusual."""
+    MALFORMED = "malformed"
+    """What arrived is no HTTP request, or has too many headers."""
+    PIPELINED = "pipelined"
+    """Further requests arrived before the first was answered, which API servers do not do."""
+    LENGTH_UNKNOWN = "length-unknown"
+    """The body was sent in chunks."""
     BODY_TOO_LARGE = "body-too-large"
     TOO_MANY_BODIES = "too-many-bodies"
     """The bodies of all requests together were too large."""
@@ -100,6 +110,9 @@ class Connection(web.RequestHandler):
         """When the first byte of the current request arrived, on the monotonic clock."""
         self.deciding = False
         """Whether a request has arrived completely and is being answered."""
+        self.last_active = manager.now()
+        """When a request last began to arrive or was answered or, without one, when the connection was made."""
+        self.is_aborted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request: the TLS handshake is done."""
@@ -109,14 +122,29 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Note when a request begins to arrive."""
         if self.arrived is None:
-            self.arrived = self._owner.now()
+            self.arrived = self.last_active = self._owner.now()
             self._expect(self._owner.limits.request_seconds, CloseReason.REQUEST_TIMEOUT)
         super().data_received(data)
+        if len(self._messages) > 1:
+            self.abort(CloseReason.PIPELINED)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop waiting."""
         self._cancel()
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Refuse what is no HTTP request, which is not logged: whoever reaches the port may send a lot of it."""
+        if not isinstance(exc, HttpProcessingError):
+            return super().handle_error(request, status, exc, message)
+        self._owner.on_close(CloseReason.MALFORMED)
+        return Refusal(status, message or "this is no HTTP request").response()
 
     def complete(self) -> None:
         """Note that the request has arrived: what it takes to answer is not the sender's time."""
@@ -125,12 +153,13 @@ class Connection(web.RequestHandler):
 
     def answered(self) -> None:
         """Note that the request is answered, and wait for the next."""
-        self.deciding, self.arrived = False, None
+        self.deciding, self.arrived, self.last_active = False, None, self._owner.now()
         self._expect(self._owner.limits.idle_seconds, CloseReason.IDLE)
 
     def abort(self, reason: CloseReason) -> None:
         """Close the connection at once."""
-        if self.transport is not None:
+        if self.transport is not None and not self.is_aborted:
+            self.is_aborted = True
             self.transport.abort()
             self._owner.on_close(reason)
 
@@ -165,7 +194,14 @@ class Connections(web.Server):
         `on_close` is called for each connection that the server closes or refuses, with the reason.
         """
         keepalive = 2 * limits.idle_seconds  # aiohttp's own limit: ours comes first, and is counted
-        super().__init__(self._handle, access_log=None, keepalive_timeout=keepalive, lingering_time=0.0)
+        super().__init__(
+            self._handle,
+            access_log=None,
+            keepalive_timeout=keepalive,
+            lingering_time=0.0,
+            max_headers=limits.headers,
+            auto_decompress=False,
+        )
         self.limits = limits
         self.on_close = on_close
         self._respond = respond
@@ -176,12 +212,20 @@ class Connections(web.Server):
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def __call__(self) -> Connection:
-        """The protocol of a connection that was accepted; another one is closed if there are too many."""
-        waiting = [each for each in self.connections if isinstance(each, Connection) and not each.deciding]
-        if len(self.connections) >= self.limits.connections and waiting:
-            waiting[0].abort(CloseReason.TOO_MANY_CONNECTIONS)
+        """The protocol of a connection that was accepted."""
         self._quiet = False
         return Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Add a connection; if there are too many, close the one that was idle longest.
+
+        A connection on which an API server sends reviews was active later than one that is only kept open.
+        """
+        super().connection_made(handler, transport)
+        kept = [each for each in self.connections if isinstance(each, Connection) and not each.is_aborted]
+        waiting = [each for each in kept if not each.deciding and each is not handler]
+        if len(kept) > self.limits.connections and waiting:
+            min(waiting, key=lambda each: each.last_active).abort(CloseReason.TOO_MANY_CONNECTIONS)
 
     def now(self) -> int:
         """When what the event loop reads now has arrived at the socket, at the latest."""
@@ -242,6 +286,8 @@ class Connections(web.Server):
         connection = cast("Connection", http.protocol)
         size = 0
         try:
+            if hdrs.TRANSFER_ENCODING in http.headers:
+                raise Refusal(411, "the request does not say how long its body is", CloseReason.LENGTH_UNKNOWN)
             self._check(http.content_length or 0, self._buffered + (http.content_length or 0))
             body = bytearray()
             while chunk := await http.content.readany():

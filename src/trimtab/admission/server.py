@@ -87,6 +87,8 @@ OnSkip = Callable[[Hook, AdmissionRequest, str, ReviewOutcome], None]
 
 _LARGE = 16_384
 """Bytes of a review, or of an object, from which on reading it takes long."""
+_LARGEST = 131_072
+"""Bytes of the objects of a review that are read on the event loop, where there is no other way."""
 
 
 async def read_beside(size: int, read: Callable[..., T], *arguments: Any) -> T:
@@ -94,6 +96,16 @@ async def read_beside(size: int, read: Callable[..., T], *arguments: Any) -> T:
     if size <= _LARGE:
         return read(*arguments)
     return await asyncio.to_thread(read, *arguments)
+
+
+def size_of(request: AdmissionRequest) -> int:
+    """The bytes of the objects of a review."""
+    return sum(len(each.text) for each in (request.object, request.old_object, request.options) if each is not None)
+
+
+def is_large(request: AdmissionRequest) -> bool:
+    """Whether its objects are so large that reading them on the event loop would take more than ten milliseconds."""
+    return size_of(request) > _LARGEST
 
 
 class Certificates(Protocol):

@@ -7,8 +7,9 @@ their validation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import functools
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, cast
 
 import msgspec
 
@@ -25,9 +26,15 @@ SHARED: Mapping[type[msgspec.Struct], Mapping[str, int]] = {
 """The greatest number of entries, by type and field."""
 
 
+@functools.cache
+def _fields(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a type; msgspec evaluates all annotations each time it is asked."""
+    return msgspec.structs.fields(kind)
+
+
 def problems(value: Any, path: str) -> Iterator[InvalidError]:
     """The lists and maps of a selector that have too many entries."""
-    for field in msgspec.structs.fields(value):
+    for field in _fields(cast("Hashable", type(value))):
         entries = getattr(value, field.name)
         at = f"{path}.{field.encode_name}"
         most = SHARED[type(value)].get(field.encode_name)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from trimtab.admission.certificates import CONFIGURATIONS, FileCertificates, ManagedCertificates, always
 from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import Registrations, SelfCheck, Target
-from trimtab.admission.server import AdmissionServer, Hook, OnSkip
+from trimtab.admission.server import AdmissionServer, Hook, OnSkip, is_large
 from trimtab.admission.validation import Check, Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
@@ -160,7 +160,7 @@ class _ScaleDowns:
     def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:
         """Report a request that the server admitted without a decision."""
         log.warning("%s %s/%s was admitted without a decision: %s", hook.name, request.namespace, request.name, reason)
-        is_scale = hook.name == reviews.NAME
+        is_scale = hook.name == reviews.NAME and not is_large(request)
         scale_down = reviews.scale_down_request(request, self.view.owners) if is_scale else None
         if scale_down is not None:
             self.holder.report_skipped(scale_down, _SKIPPED[outcome])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from trimtab.admission.server import Hook, admitted
+from trimtab.admission.server import Hook, admitted, read_beside
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.annotations import DEFAULT_CONSTRAINTS, DEFAULTED
@@ -58,7 +58,7 @@ class DefaultingReviews:
         labels = await self._owners.namespace_labels(namespace)
         if labels.get(DEFAULT_CONSTRAINTS) != DEFAULTED:
             return None
-        pod = codec.decode(text, NewPod)
+        pod = await read_beside(len(text), codec.decode, text, NewPod)
         result = deduction.is_left_alone(pod)
         rule = rule_for(self._rules, labels)
         if result is None and (rule is None or not rule.constraints):

@@ -11,8 +11,8 @@ that leaves the spec as it is needs nothing: labels and finalizers can always be
 these: every other creation by the webhooks is refused here.
 
 **Controllers.** RBAC grants verbs in all namespaces or by name, and can neither exclude a namespace nor limit a patch
-to one label. So what no code of the controllers does is refused here: creating and deleting pods in the exempt
-namespaces, and every change of a namespace but that of the label for UnitedTopologies.
+to one label. So what no code of the controllers does is refused here: creating, deleting and evicting pods in the
+exempt namespaces, and every change of a namespace but that of the label for UnitedTopologies.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def _controllers(options: Options) -> Iterator[JSON]:
         yield from _policy(
             PODS,
             options,
-            rule=_rule("", ("pods",), ("CREATE", "DELETE")),
+            rule=_rule("", ("pods", "pods/eviction"), ("CREATE", "DELETE")),
             conditions=own,
             expression="false",
-            message=f"Trimtab's controllers neither create nor delete pods in {' and '.join(names)}",
+            message=f"Trimtab's controllers neither create, delete nor evict pods in {' and '.join(names)}",
             namespaces=names,
         )
     yield from _policy(
@@ -82,7 +82,7 @@ def _controllers(options: Options) -> Iterator[JSON]:
 
 
 def exempt(options: Options) -> tuple[str, ...]:
-    """The namespaces in which the controllers create and delete no pods, unless the configuration names them."""
+    """The namespaces in which the controllers create, delete and evict no pods, unless the configuration names them."""
     named = options.read().namespaces
     return tuple(each for each in dict.fromkeys(("kube-system", options.namespace)) if each not in named)
 

@@ -28,6 +28,8 @@ class Doubt(StrEnum):
     """The pod cannot be decoded."""
     NOT_EVALUATED = "not-evaluated"
     """The pod has volumes or devices, which simulations do not evaluate."""
+    LARGE = "large"
+    """The pod is so large that a simulation would keep other requests waiting."""
     NO_TIME = "no-time"
     """The pods of its batch have used the time for simulations."""
 

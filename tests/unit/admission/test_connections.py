@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import gzip
 import json
 import socket
 import ssl
@@ -33,6 +34,11 @@ class Caller:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        return int(self.writer.get_extra_info("peername")[1])
 
     def send(self, data: bytes) -> None:
         """Send bytes."""
@@ -68,16 +74,18 @@ async def calling(
     folder: Path, *, callers: int = 1, closed: Mapping[str, int] | None = None, **limits: Any
 ) -> AsyncIterator[list[Caller]]:
     """A server with these limits, and connections to it. In the end it has counted these as closed by itself."""
-    trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
     async with served(folder, [hook(yes)], limits=Limits(**limits)) as (server, _):
-        made = [
-            Caller(*await asyncio.open_connection("127.0.0.1", server.port, ssl=trust, server_hostname="127.0.0.1"))
-            for _ in range(callers)
-        ]
+        made = [await opened(server.port) for _ in range(callers)]
         yield made
         for each in made:
             each.writer.transport.abort()
     assert closed_connections(server) == (closed or {})
+
+
+async def opened(port: int) -> Caller:
+    """A new connection to a server."""
+    trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+    return Caller(*await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="127.0.0.1"))
 
 
 def closed_connections(server: AdmissionServer) -> dict[str, float]:
@@ -96,12 +104,27 @@ async def test_a_body_that_is_announced_as_too_large_is_refused_before_it_is_rea
         assert await caller.closed()
 
 
-async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(tmp_path: Path) -> None:
-    """A chunked body does not announce its size."""
-    async with calling(tmp_path, body=1000, closed={"body-too-large": 1}) as (caller,):
+async def test_a_body_in_chunks_is_refused(tmp_path: Path) -> None:
+    """API servers say how long a body is; one in chunks of a byte each would keep the event loop busy for seconds."""
+    async with calling(tmp_path, closed={"length-unknown": 1}) as (caller,):
         caller.send(b"POST /h HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
-        caller.send(b"3e9\r\n" + b"x" * 1001 + b"\r\n")
-        assert await caller.status() == 413
+        assert await caller.status() == 411
+        assert await caller.closed()
+
+
+async def test_a_compressed_body_is_not_decompressed(tmp_path: Path) -> None:
+    """API servers send none, and it would take more memory than it announces."""
+    async with calling(tmp_path) as (caller,):
+        data = gzip.compress(body())
+        caller.send(b"POST /h HTTP/1.1\r\nHost: h\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(data))
+        caller.send(data)
+        assert await caller.status() == 400
+
+
+async def test_requests_that_do_not_wait_for_answers_are_closed(tmp_path: Path) -> None:
+    """API servers wait; the headers of requests that are queued would take memory without a limit."""
+    async with calling(tmp_path, closed={"pipelined": 1}) as (caller,):
+        caller.send(b"POST /h HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n" * 20)
         assert await caller.closed()
 
 
@@ -160,6 +183,30 @@ async def test_of_too_many_connections_the_one_that_waited_longest_is_closed(tmp
             assert await each.status() == 200
 
 
+async def test_a_connection_that_is_used_does_not_count_as_waiting_since_it_was_made(tmp_path: Path) -> None:
+    """That of an API server is older than all that somebody else opens."""
+    async with calling(tmp_path, callers=2, connections=2, closed={"too-many-connections": 1}) as callers:
+        used, silent = callers
+        used.post(body())
+        assert await used.status() == 200
+        callers.append(await opened(used.port))
+        assert await silent.closed()
+        used.post(body())
+        assert await used.status() == 200
+
+
+async def test_connections_that_are_made_at_once_are_limited(tmp_path: Path) -> None:
+    """Handshakes that are under way at the same time do not make room for one another."""
+    async with served(tmp_path, [hook(yes)], limits=Limits(connections=3)) as (server, _):
+        callers = await asyncio.gather(*(opened(server.port) for _ in range(10)))
+        await asyncio.wait(closing := [asyncio.ensure_future(each.closed()) for each in callers], timeout=0.5)
+        assert sum(each.done() for each in closing) == 7
+        assert closed_connections(server) == {"too-many-connections": 7}
+        for each in callers:
+            each.writer.transport.abort()
+        await asyncio.wait(closing)
+
+
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, new_event_loop], ids=["asyncio", "trimtab run"])
 def test_tls_handshakes_at_a_time_are_limited(
     make_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
@@ -171,7 +218,6 @@ def test_tls_handshakes_at_a_time_are_limited(
 
 async def exceed_handshakes(folder: Path) -> None:
     """Begin more handshakes than a server allows, and call it when these are over."""
-    trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
     limits = Limits(handshakes=2, handshake_seconds=0.3)
     async with served(folder, [hook(yes)], limits=limits) as (server, _):
         silent = [Caller(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(3)]
@@ -180,8 +226,7 @@ async def exceed_handshakes(folder: Path) -> None:
         assert await silent[0].closed(), "the first is closed when its time is over"
         assert await silent[1].closed()
         assert closed_connections(server) == {"too-many-handshakes": 1, "handshake-failed": 2}
-        opened = await asyncio.open_connection("127.0.0.1", server.port, ssl=trust, server_hostname="127.0.0.1")
-        caller = Caller(*opened)
+        caller = await opened(server.port)
         caller.post(body())
         assert await caller.status() == 200
         for each in (*silent, caller):
@@ -291,13 +336,14 @@ async def test_other_requests_are_refused(request_line: bytes, status: int, tmp_
         assert await caller.status() == status
 
 
-async def test_headers_are_limited(tmp_path: Path) -> None:
-    """In size and number."""
-    async with calling(tmp_path, callers=2) as (large, many):
+async def test_headers_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In size and number. Nothing is logged: whoever reaches the port may send a lot of them."""
+    async with calling(tmp_path, callers=2, closed={"malformed": 2}) as (large, many):
         large.send(b"POST /h HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 10_000 + b"\r\n\r\n")
         assert await large.status() == 400
-        many.send(b"POST /h HTTP/1.1\r\nHost: h\r\n" + b"X: x\r\n" * 200 + b"\r\n")
+        many.send(b"POST /h HTTP/1.1\r\nHost: h\r\n" + b"X: x\r\n" * 40 + b"\r\n")
         assert await many.status() == 400
+    assert not caplog.records
 
 
 async def test_the_budget_counts_from_the_arrival_of_the_request() -> None:

@@ -43,6 +43,8 @@ def test_controllers_handle_no_pods_in_exempt_namespaces(options: Options, want:
     specs = printed(options)[options.scoped(privileges.PODS)]
     selector = specs["ValidatingAdmissionPolicyBinding"]["matchResources"]["namespaceSelector"]
     assert selector["matchExpressions"][0]["values"] == want
+    (rule,) = specs["ValidatingAdmissionPolicy"]["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["pods", "pods/eviction"], ["CREATE", "DELETE"])
     (condition,) = specs["ValidatingAdmissionPolicy"]["matchConditions"]
     user = f"system:serviceaccount:{options.namespace}:trimtab-controllers"
     assert condition["expression"] == f'request.userInfo.username == "{user}"'

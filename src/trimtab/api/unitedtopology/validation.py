@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from trimtab.api import codec, limits, nodeselectors, percent, selectors
@@ -61,7 +63,7 @@ def problems(
                 f"{path}.name",
                 f'"{subset.name}" is already the name of spec.subsets[{first}]; give each subset a unique name',
             )
-        for problem in _subset_problems(subset, allowed_fields):
+        for problem in _known_problems(subset, allowed_fields):
             yield problem.under(path)
     yield from _floor_problems(topology.spec.subsets)
     strategy = topology.spec.schedule_strategy
@@ -115,6 +117,23 @@ def _target_problems(target: TargetReference, targets: Mapping[str, tuple[str, .
             "spec.targetRef.kind",
             f'"{target.kind}" of {target.api_version} cannot have subsets; write {" or ".join(kinds)}',
         )
+
+
+def _known_problems(subset: Subset, allowed_fields: Collection[str]) -> tuple[InvalidError, ...]:
+    """The first errors of a subset, kept by its digest: each reconcile needs them, and a KiB takes a millisecond."""
+    key = (hashlib.blake2b(codec.encode(subset), digest_size=16).digest(), frozenset(allowed_fields))
+    known = _KNOWN.get(key)
+    if known is None:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        known = _KNOWN[key] = tuple(itertools.islice(_subset_problems(subset, allowed_fields), _MOST_PROBLEMS))
+    return known
+
+
+_KNOWN: dict[tuple[bytes, frozenset[str]], tuple[InvalidError, ...]] = {}
+_MOST_KNOWN = 16_384
+_MOST_PROBLEMS = 20
+"""Errors of one subset that are reported."""
 
 
 def _subset_problems(subset: Subset, allowed_fields: Collection[str]) -> Iterator[InvalidError]:

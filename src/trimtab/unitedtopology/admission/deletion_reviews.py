@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from trimtab.admission.server import Hook, admitted
+from trimtab.admission.server import Hook, admitted, read_beside, size_of
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.annotations import subset_annotations
@@ -58,7 +58,8 @@ class DeletionReviews:
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit, after announcing the deletion."""
-        if not is_dry_run(request) and self._topologies.has_any_in(request.namespace):
+        is_relevant = self._topologies.has_any_in(request.namespace)
+        if is_relevant and not await read_beside(size_of(request), is_dry_run, request):
             pod = await self._pod(request)
             if pod is not None and pod.active:
                 await self._announce(pod, request.namespace)
@@ -71,15 +72,16 @@ class DeletionReviews:
     async def _pod(self, request: AdmissionRequest) -> Pod | None:
         """The pod of a review; the review of an eviction does not contain it."""
         if request.operation == "DELETE" and not request.sub_resource and request.old_object is not None:
-            return codec.decode(request.old_object.text, Pod)
+            return await read_beside(size_of(request), codec.decode, request.old_object.text, Pod)
         if request.operation == "CREATE" and request.sub_resource == "eviction":
-            return await self._batcher.lookups.pod(_evicted(request), namespace=request.namespace)
+            name = await read_beside(size_of(request), _evicted, request)
+            return await self._batcher.lookups.pod(name, namespace=request.namespace)
         return None
 
     async def _announce(self, pod: Pod, namespace: str) -> None:
         annotations = subset_annotations(pod.metadata.annotations)
         topology = self._topologies.get(object_key(namespace, annotations.topology)) if annotations else None
-        if topology is None or not self._topologies.is_usable(topology):
+        if topology is None or not await self._topologies.validate(topology):
             return
         key = object_key(namespace, topology.metadata.name)
         if await self._batcher.announce_deletion(key, pod.metadata.name, pod.metadata.uid):

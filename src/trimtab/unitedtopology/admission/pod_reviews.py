@@ -12,13 +12,14 @@ A dry run gets the same answer from the cached status, and reserves nothing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from trimtab.admission.server import Hook, admitted
+from trimtab.admission.server import Hook, admitted, is_large, read_beside, size_of
 from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.annotations import DELETION_COST, SUBSET_COST, Reason, SubsetAnnotations, subset_annotations
@@ -115,7 +116,8 @@ class PodReviews:
         """Admit, with a reservation in a subset if there is capacity."""
         if request.operation != "CREATE" or request.sub_resource or request.object is None:
             return admitted(request)
-        pod = codec.decode(request.object.text, _Pod)
+        size = len(request.object.text)
+        pod = await read_beside(size, codec.decode, request.object.text, _Pod)
         try:
             applied = await self._topologies.find(pod.metadata, request.namespace)
         except OwnerNotFoundError as error:
@@ -124,11 +126,13 @@ class PodReviews:
             return admitted(request)
         if applied is None:
             return admitted(request)
-        return await self._assign(request, pod.metadata, request.object.tree(), applied)
+        return await self._assign(request, pod.metadata, await read_beside(size, request.object.tree), applied)
 
     def report_undecided(self, request: AdmissionRequest, reason: str) -> None:
         """Record an event about a pod that was admitted without a decision."""
-        metadata = codec.decode(request.object.text, _Pod).metadata if request.object is not None else ObjectMeta()
+        if request.object is None or is_large(request):
+            return
+        metadata = codec.decode(request.object.text, _Pod).metadata
         topology = self._topologies.find_cached(metadata, request.namespace)
         if topology is not None and self._report is not None:
             message = f"pod {_name(request, metadata)} was admitted without a subset: {reason}"
@@ -149,7 +153,10 @@ class PodReviews:
             pod = shaping.shape(tree, chosen, annotations, allowed_fields=self._allowed_fields)
             return _with_cost(pod, by, subset)
 
-        fits = self._fits(topology, shaped, request.namespace)
+        def changed(subset: int, by: UnitedTopology) -> AdmissionResponse:
+            return _changed(request, tree, shaped(subset, by))
+
+        fits = self._fits(topology, shaped, request)
         creation = PodCreation(
             reservation,
             revision_of(metadata)[:_LABEL],
@@ -164,11 +171,14 @@ class PodReviews:
         if assignment is None or assignment.subset is None:
             return admitted(request)
         try:
-            return _changed(request, tree, shaped(assignment.subset, assignment.topology))
+            return await read_beside(size_of(request), changed, assignment.subset, assignment.topology)
         except InvalidError as error:
             self._batcher.withdraw(key, reservation)
             self._report_patch(topology, metadata, error)
             return admitted(request)
+        except asyncio.CancelledError:
+            self._batcher.withdraw(key, reservation)
+            raise
 
     def _has_reservation(self, metadata: ObjectMeta, topology: UnitedTopology) -> bool:
         annotations = subset_annotations(metadata.annotations)
@@ -178,7 +188,7 @@ class PodReviews:
         row = statuses.Table(current).row(revision_of(metadata)[:_LABEL], annotations.subset)
         return row is not None and annotations.reservation in row.creating
 
-    def _fits(self, topology: UnitedTopology, shaped: Shaping, namespace: str) -> Callable[[int], bool]:
+    def _fits(self, topology: UnitedTopology, shaped: Shaping, request: AdmissionRequest) -> Callable[[int], bool]:
         """Whether the pod finds a node in a subset; each is simulated once, however often the batch is repeated. A
         subset that was added to the spec meanwhile is taken to fit."""
         simulate = self._simulate
@@ -194,7 +204,7 @@ class PodReviews:
 
         def simulated(subset: int) -> bool:
             try:
-                found = simulate(shaped(subset), namespace)
+                found = Doubt.LARGE if is_large(request) else simulate(shaped(subset), request.namespace)
             except InvalidError:
                 return False
             if isinstance(found, Doubt):

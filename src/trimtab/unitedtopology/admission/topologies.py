@@ -28,6 +28,7 @@ from trimtab.kube.stores import by_namespace
 from trimtab.subsets.demand import Owner
 from trimtab.unitedtopology.admission.lookups import Lookups
 from trimtab.unitedtopology.targets import Workload, by_target, creation_order, most_pods, target_key
+from trimtab.unitedtopology.validation import validate_large
 
 _BY_NAMESPACE = "namespace"
 _BY_TARGET = "target"
@@ -107,8 +108,8 @@ class Topologies(CacheGroup):
             owner = await self._lookups.owner(reference.kind, reference.name, namespace=namespace)
         if owner is None or owner.metadata.uid != reference.uid:
             raise OwnerNotFoundError(f"{reference.kind} {reference.name} with UID {reference.uid} does not exist")
-        topology = self._of(_target(owner, reference), namespace)
-        if topology is None:
+        topology = self._first(_target(owner, reference), namespace)
+        if topology is None or not await self.validate(topology):
             return None
         return AppliedTopology(topology, Owner(reference.kind, reference.name, reference.uid, most_pods(owner)))
 
@@ -118,11 +119,17 @@ class Topologies(CacheGroup):
         owner = self._cached_owner(reference, namespace) if reference is not None and _can_own(reference) else None
         return self._of(_target(owner, reference), namespace) if owner is not None and reference is not None else None
 
+    async def validate(self, topology: UnitedTopology) -> bool:
+        """Whether it is usable; a large one is validated in another thread."""
+        if _version(topology) not in self._usable:
+            await validate_large(topology, allowed_fields=self._allowed_fields, owners=self._owners)
+        return self.is_usable(topology)
+
     def is_usable(self, topology: UnitedTopology) -> bool:
         """Whether it is valid and not being deleted; validated once for each generation."""
         if topology.metadata.deletion_timestamp is not None:
             return False
-        version = (topology.metadata.uid, topology.metadata.generation)
+        version = _version(topology)
         if version not in self._usable:
             problems = unitedtopology.problems(topology, allowed_fields=self._allowed_fields, owners=self._owners)
             self._usable[version] = next(problems, None) is None
@@ -136,16 +143,24 @@ class Topologies(CacheGroup):
         return found if found is not None and found.metadata.uid == reference.uid else None
 
     def _of(self, workload: OwnerReference, namespace: str) -> UnitedTopology | None:
+        first = self._first(workload, namespace)
+        return first if first is not None and self.is_usable(first) else None
+
+    def _first(self, workload: OwnerReference, namespace: str) -> UnitedTopology | None:
+        """The oldest UnitedTopology of a workload, usable or not."""
         is_built_in = workload.kind in unitedtopology.TARGETS.get(workload.api_version, ())
         if not is_built_in and self._owners.find(workload) is None:
             return None
         topologies = self._topologies.store.by(_BY_TARGET, target_key(workload.kind, namespace, workload.name))
-        first = min(topologies, key=creation_order, default=None)
-        return first if first is not None and self.is_usable(first) else None
+        return min(topologies, key=creation_order, default=None)
 
     def _forget(self, topology: UnitedTopology) -> None:
         uid = topology.metadata.uid
         self._usable = {version: usable for version, usable in self._usable.items() if version[0] != uid}
+
+
+def _version(topology: UnitedTopology) -> tuple[str, int]:
+    return topology.metadata.uid, topology.metadata.generation
 
 
 def _target(owner: Workload, reference: OwnerReference) -> OwnerReference:

@@ -42,6 +42,7 @@ from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab.unitedtopology.readiness import Readiness, evaluator
 from trimtab.unitedtopology.targets import Target
+from trimtab.unitedtopology.validation import validate_large
 from trimtab.unitedtopology.view import View
 
 COMPONENT = "trimtab-unitedtopology"
@@ -137,6 +138,7 @@ class Controller:
             return await self._revert(self.view.annotated_pods(key))
         if not self.view.is_known(topology.spec.target_ref.kind):
             return Result(_STALE_SECONDS)
+        await validate_large(topology, allowed_fields=self.settings.allowed_fields, owners=self.settings.owners)
         readiness = self._evaluate(topology, self.view)
         if not readiness.is_effective:
             return await self._disable(topology, readiness)

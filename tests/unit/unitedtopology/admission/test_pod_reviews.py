@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -17,16 +18,19 @@ from trimtab.api import annotations as keys
 from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview
 from trimtab.api.annotations import DELETION_COST
-from trimtab.api.documents import JSON
+from trimtab.api.documents import JSON, Document
 from trimtab.api.patches import json_patch
-from trimtab.api.pods import TopologySpreadConstraint
+from trimtab.api.pods import Pod, TopologySpreadConstraint
+from trimtab.api.unitedtopology import validation
+from trimtab.api.unitedtopology.validation import _subset_problems
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
+from trimtab.subsets import shaping
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
-from trimtab.unitedtopology.admission.pod_reviews import Simulate, _is_affected_by_peers
+from trimtab.unitedtopology.admission.pod_reviews import Simulate, _is_affected_by_peers, _Pod
 from trimtab.unitedtopology.metrics import Doubt
 
 SETS = ("/apis/apps/v1", "replicasets")
@@ -83,7 +87,7 @@ class WebhookProcess:
 
     async def ask(self, request: AdmissionRequest, place: int = 0) -> AdmissionResponse:
         """The answer of the first hook (creations) or the second (deletions)."""
-        work = asyncio.ensure_future(_awaited(self.subsets.hooks[place].decide(request)))
+        work = self.answering = asyncio.ensure_future(_awaited(self.subsets.hooks[place].decide(request)))
         while not work.done():
             await self._pass()
         return work.result()
@@ -298,6 +302,119 @@ async def test_a_dry_run_simulates_for_a_limited_time(processes: Callable[..., W
     await process.create_topology({**topology(*[-1] * 5), "spec": adaptive(5)})
     answer = await process.ask(review("CREATE", newcomer(), dryRun=True))
     assert (subset_of(newcomer(), answer), tried) == ("c", ["a", "b"])
+
+
+def large(size: int = 20_000) -> JSON:
+    """A new pod with so many bytes in an annotation."""
+    return newcomer(note="x" * size)
+
+
+@pytest.fixture
+def on_the_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is done in the thread of the event loop, of that which takes long for a large pod."""
+    found: list[str] = []
+
+    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            is_of_review = name != "decode" or arguments[1] in (_Pod, Pod)
+            if is_of_review and threading.current_thread() is threading.main_thread():
+                found.append(name)
+            return function(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(Document, "tree", watched("tree", Document.tree))
+    monkeypatch.setattr(codec, "decode", watched("decode", codec.decode))
+    monkeypatch.setattr(shaping, "shape", watched("shape", shaping.shape))
+    return found
+
+
+@pytest.mark.parametrize(("operation", "place"), [("CREATE", 0), ("DELETE", 1)])
+async def test_a_large_pod_is_read_and_shaped_in_another_thread(
+    operation: str, place: int, processes: Callable[..., WebhookProcess], on_the_loop: list[str]
+) -> None:
+    """So that other requests are answered meanwhile."""
+    process = processes()
+    await process.create_topology(topology(2, -1))
+    response = await process.ask(review(operation, large(), options={}), place)
+    assert response.allowed
+    assert (response.patch is not None) == (operation == "CREATE")
+    assert on_the_loop == []
+
+
+async def test_a_very_large_pod_without_a_decision_is_not_read(
+    processes: Callable[..., WebhookProcess], on_the_loop: list[str]
+) -> None:
+    """Reports are made on the event loop, and most of all while that is late."""
+    process = processes()
+    await process.create_topology(topology(2, -1))
+    hook = process.subsets.hooks[0]
+    process.subsets.report_undecided(hook, review("CREATE", large(200_000)), "it is late", ReviewOutcome.BUSY)
+    assert on_the_loop == []
+    process.subsets.report_undecided(hook, review("CREATE", newcomer()), "it is late", ReviewOutcome.BUSY)
+    assert on_the_loop == ["decode"]
+
+
+@pytest.mark.parametrize(("operation", "place"), [("CREATE", 0), ("DELETE", 1)])
+async def test_a_large_united_topology_is_validated_in_another_thread(
+    operation: str, place: int, processes: Callable[..., WebhookProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the first pod of a generation is created or deleted."""
+    validated: list[bool] = []
+
+    def watched(*arguments: Any) -> Any:
+        validated.append(threading.current_thread() is threading.main_thread())
+        return _subset_problems(*arguments)
+
+    monkeypatch.setattr(validation, "_subset_problems", watched)
+    tree = topology(2, -1)
+    note = f"{operation} {'x' * 20_000}"
+    tree["spec"]["subsets"][0]["patch"] = {"metadata": {"annotations": {"note": note}}}
+    process = processes()
+    await process.create_topology(tree)
+    asked = newcomer(**keys.SubsetAnnotations("spread", "a", "r").written())
+    await process.ask(review(operation, asked), place)
+    assert validated
+    assert not any(validated)
+
+
+async def test_an_admission_that_is_cancelled_while_its_pod_is_shaped_keeps_no_reservation(
+    processes: Callable[..., WebhookProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pod is admitted without a subset."""
+    started, can_end = threading.Event(), threading.Event()
+    shape = shaping.shape
+
+    def slowly(*arguments: Any, **options: Any) -> JSON:
+        started.set()
+        can_end.wait(10)
+        return shape(*arguments, **options)
+
+    monkeypatch.setattr(shaping, "shape", slowly)
+    process = processes()
+    await process.create_topology(topology(2, -1))
+    asking = asyncio.ensure_future(process.ask(review("CREATE", large())))
+    await process.until(started.is_set)
+    assert len(process.row["creating"]) == 1
+    process.answering.cancel()
+    can_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await process.until(lambda: not process.row.get("creating"))
+
+
+@pytest.mark.parametrize(
+    ("size", "want"),
+    [pytest.param(20_000, "b", id="a large one is"), pytest.param(200_000, "a", id="a very large one is not")],
+)
+async def test_very_large_pods_are_not_simulated(
+    size: int, want: str, processes: Callable[..., WebhookProcess]
+) -> None:
+    """A simulation decodes and shapes the pod while other requests wait."""
+    process = processes(only_b([]))
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
+    tree = large(size)
+    assert subset_of(tree, await process.ask(review("CREATE", tree))) == want
 
 
 async def test_annotations_of_the_template_are_no_reservation(processes: Callable[..., WebhookProcess]) -> None:

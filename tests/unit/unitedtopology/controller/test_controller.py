@@ -62,6 +62,21 @@ async def test_existing_pods_are_matched_to_the_subset_of_their_node(cluster: To
     assert await cluster.condition() == ("True", "Reconciled", "the pods of Deployment web are allocated to subsets")
 
 
+async def test_a_large_united_topology_is_validated_beside_the_event_loop(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In which leases are not renewed meanwhile."""
+    validated: list[str] = []
+
+    async def at_once(topology: UnitedTopology, **_: Any) -> None:
+        validated.append(topology.metadata.name)
+
+    monkeypatch.setattr("trimtab.unitedtopology.controller.controller.validate_large", at_once)
+    await deploy_everywhere(cluster, 1)
+    await cluster.create_topology(subset("a", "z1", 3))
+    assert validated
+
+
 async def test_a_pod_in_no_subset_is_left_alone(cluster: TopologyCluster) -> None:
     """It is neither annotated nor counted, and has no cost."""
     await deploy_everywhere(cluster, 2)
