@@ -92,6 +92,8 @@ class MissCause(StrEnum):
     """A pod that was to stay was deleted by another program, and its controller needed one victim fewer."""
     UNWRITTEN = "unwritten"
     """Not all costs had been written in time."""
+    OVERLAP = "overlap"
+    """Two requests for the workload arrived together: one was stored after its costs were replaced by the other's."""
 
 
 class Metrics:

@@ -112,6 +112,8 @@ class ScaleCluster(InMemoryLab):
         """The warnings of every answer."""
         self.unasked = False
         """Whether requests are admitted without calling Trimtab."""
+        self.storing = 0.0
+        """Seconds from an answer of Trimtab until the API server stores the request."""
         self.events: list[tuple[str, str]] = []
         """The reasons and messages of events on workloads."""
         self.place_on("node-0")
@@ -199,6 +201,8 @@ class ScaleCluster(InMemoryLab):
         self.asked += 1
         response = await self.edge.decide(self.edge.hooks["/scale"], request, timeout=timeout)
         self.answers.append(tuple(response.warnings))
+        if self.storing:
+            await self.clock.sleep(self.storing)
         return codec.encode(answer(response))
 
     # What a test does.

@@ -128,6 +128,12 @@ class Gate:
         policy = self._policy_of(workload_ref(cached, self._view.owners), request.after)
         return (cached, policy) if policy is not None and not policy.is_enforced else (None, None)
 
+    async def is_current(self, request: ScaleDownRequest) -> bool:
+        """Whether an uncached read still shows the workload as the review describes it, perhaps with another status."""
+        kind = self._view.kinds.get(request.kind)
+        workload = await read_workload(self._client, kind, request.namespace, request.name)
+        return workload is not None and _is_described(request, workload)
+
     async def _verified(self, request: ScaleDownRequest) -> Workload | None:
         """The workload by an uncached read, if it is as the review says."""
         kind = self._view.kinds.get(request.kind)

@@ -13,7 +13,8 @@ again: during a rollout every request is repeated, because the workload's status
 
 **One at a time.** Requests for one workload are held one after the other; the budget of each starts at its arrival. One
 that has waited for half of it, or finds others waiting, is admitted without a plan: requests that change a workload
-several times a second are not worth holding up.
+several times a second are not worth holding up. One that waited for another of the same version of the workload waits
+also until that is stored: the API server then rejects its own, and sends a new review.
 
 **Observed.** Where the policy's mode is Observe, the request is planned and answered at once. Nothing is written; what
 the controller left is recorded beside what the plan would have left.
@@ -33,7 +34,7 @@ from typing import Any
 
 from trimtab.api.errors import InvalidError
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel, within
 from trimtab.kube.components import run_together
 from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.retries import NO_RETRIES
@@ -67,6 +68,8 @@ from trimtab.scaledown.view import View, Workload
 
 _REMEMBERED = 1024
 """How many results are remembered for repeats."""
+_STORED = 0.5
+"""Seconds after its answer in which the API server stores a request, or tries to."""
 
 log = logging.getLogger(__name__)
 
@@ -307,6 +310,8 @@ class ScaleDownHolder:
             self.tracker.answer(checked.key, known, is_complete=True)
             self._in_background(self._reassure(checked.key, known))
             return self._repeated(checked)
+        if await self._is_preceded(checked):
+            return HoldResult(HoldOutcome.STALE)
         planned = await self._planner.plan(checked)
         if isinstance(planned, HoldOutcome):
             waited = wait_warning(checked) if planned is HoldOutcome.UNRANKED else ()
@@ -319,6 +324,29 @@ class ScaleDownHolder:
         self._report(checked, planned, result)
         self._count_unhedged(planned)
         return result
+
+    async def _is_preceded(self, checked: CheckedRequest) -> bool:
+        """Whether another request for the workload, which was answered a moment ago, is stored before this one.
+
+        Of two requests for one version of the workload only one can be stored, and the API server sends a new review
+        for the other. Costs for that one would be written while the controller deletes pods for the first.
+        """
+        earlier, request = self.tracker.open_plan(checked.key), checked.request
+        if earlier is None or not earlier.may_be_stored_before(checked):
+            return False
+        left = (earlier.answered or 0) / SECOND + _STORED - self._clock.monotonic() / SECOND
+        if left <= 0:
+            return False
+
+        def is_stored() -> bool:
+            cached = self._view.workload(request.kind, request.namespace, request.name)
+            return cached is None or cached.metadata.generation > checked.workload.metadata.generation
+
+        try:
+            await within(self._clock, left, self._view.cache(request.kind).wait_for(lambda _: is_stored()))
+        except TimeoutError:
+            return not await self._gate.is_current(request)
+        return True
 
     async def _serve_kept(self, checked: CheckedRequest) -> HoldResult:
         """Admit a request whose costs are kept current, once they are complete, or else without any."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
 from trimtab.scaledown.results.evaluation import PlanState
-from trimtab.scaledown.results.levels import LevelResult, check_levels, level_result
+from trimtab.scaledown.results.levels import ExpectedLevel, LevelResult, check_levels, level_result
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult
 from trimtab.scaledown.stability import is_rolling_out
 from trimtab.scaledown.view import View
@@ -38,14 +39,26 @@ class PlanEndings:
         if not is_observed:  # the controller could not follow what was not written
             self._learn(workload, plan, misses)
         plan.is_rolling |= self._is_rolling(workload)
-        checks = check_levels(plan.expected, self._view.snapshot)
+        ended = PlanResult(workload, plan.plan, PlanState.DONE, len(deleted), misses)
+        return self._with_levels(ended, plan, plan.expected, _cause(plan, misses))
+
+    def end_replaced(self, workload: str, plan: OpenPlan, expected: Sequence[ExpectedLevel]) -> PlanResult:
+        """The result of an earlier plan that was carried out after this one had replaced it, with the costs of this."""
+        ended = PlanResult(workload, plan.plan, PlanState.DONE, 0, {})
+        return self._with_levels(ended, plan, expected, MissCause.OVERLAP.value)
+
+    def _with_levels(
+        self, ended: PlanResult, plan: OpenPlan, expected: Sequence[ExpectedLevel], cause: str
+    ) -> PlanResult:
+        """The result with what is left, and the cause if that is less level than was possible."""
+        checks = check_levels(expected, self._view.snapshot)
         result = level_result(checks)
-        why = _cause(plan, misses) if result is LevelResult.MISSED else ""
-        mode = "observe" if is_observed else "enforce"
+        why = cause if result is LevelResult.MISSED else ""
+        mode = "observe" if plan.skipped is HoldOutcome.OBSERVED else "enforce"
         self._metrics.record_result(result, why, mode)
         for check in checks:
             self._metrics.record_skews(check, mode)
-        return PlanResult(workload, plan.plan, PlanState.DONE, len(deleted), misses, result, why, checks)
+        return replace(ended, result=result, cause=why, checks=checks)
 
     def _learn(self, workload: str, plan: OpenPlan, misses: Mapping[MissCause, int]) -> None:
         """Count misses, and adapt the settle time."""

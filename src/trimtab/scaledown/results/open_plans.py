@@ -52,6 +52,8 @@ class OpenPlan:
     """Why it was not delivered, or not for every controller, where it was not."""
     supersedes: frozenset[str] = frozenset()
     """Earlier plans of this process for the same workload."""
+    replaced: Mapping[int, tuple[ExpectedLevel, ...]] = field(default_factory=dict)
+    """What these plans would have left, by the size of the workload."""
     is_complete: bool = False
     """Whether all costs were written and seen."""
     is_rolling: bool = False
@@ -81,6 +83,12 @@ class OpenPlan:
         """Whether this request was answered before, with all costs in place."""
         return self.is_for(checked) and self.answered is not None and self.is_complete
 
+    def may_be_stored_before(self, checked: CheckedRequest) -> bool:
+        """Whether its request was answered, is for the same version of the workload and for another size."""
+        if self.request is None or self.answered is None or self.to == checked.request.after:
+            return False
+        return self.request.workload.metadata.generation == checked.workload.metadata.generation
+
     def supersede(self, earlier: OpenPlan) -> None:
         """Take over what an earlier plan for the same workload has not finished."""
         unfinished = {uid: why for uid, why in earlier.victims.items() if uid not in self.survivors}
@@ -92,6 +100,7 @@ class OpenPlan:
         self.is_rolling |= earlier.is_rolling
         self.resizes = {**earlier.resizes, **self.resizes}
         self.supersedes |= earlier.supersedes | {earlier.plan}
+        self.replaced = {**earlier.replaced, earlier.to: earlier.expected}
 
     def misses(self, remaining: Sequence[Pod]) -> Mapping[MissCause, int]:
         """How many pods were deleted that were to stay, by cause; `remaining` are the active pods.

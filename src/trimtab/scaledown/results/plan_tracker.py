@@ -32,11 +32,12 @@ from trimtab.kube.runners import Result, Runner
 from trimtab.scaledown import clonesets
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.settle_time import SettleTime
-from trimtab.scaledown.metrics import Metrics
+from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.pod_costs import by_plan, plan_cost
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.endings import PlanEndings
 from trimtab.scaledown.results.evaluation import PATIENCE, ControllerState, PlanState, evaluate
+from trimtab.scaledown.results.levels import ExpectedLevel
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, PlanTarget, Resize, resizes_of
 from trimtab.scaledown.view import BY_NAMESPACE, BY_PLAN, View, read_workload
 
@@ -290,10 +291,25 @@ class PlanTracker:
         del self._open[workload]
         for uid in plan.resizes:
             self._by_owner.pop(uid, None)
-        if state is not PlanState.DONE:
+        replaced = self._carried_out(workload, plan) if state is PlanState.SUPERSEDED else ()
+        if state is PlanState.DONE:
+            self._record(self._endings.end(workload, plan), plan)
+        elif replaced:
+            self._record(self._endings.end_replaced(workload, plan, replaced), plan)
+        else:
             self._record(PlanResult(workload, plan.plan, state, 0, {}), plan)
-            return
-        self._record(self._endings.end(workload, plan), plan)
+
+    def _carried_out(self, key: str, plan: OpenPlan) -> tuple[ExpectedLevel, ...]:
+        """What an earlier plan would have left, which was carried out although this one had replaced it.
+
+        Its request was answered before and stored after the costs of this one were written: nothing else checks it.
+        """
+        namespace, _, named = key.partition("/")
+        kind, _, name = named.partition("/")
+        workload = self._view.workload(kind, namespace, name)
+        if workload is None or plan.skipped is HoldOutcome.OBSERVED:
+            return ()
+        return plan.replaced.get(workload.desired_replicas, ())
 
     def _record(self, result: PlanResult, plan: OpenPlan) -> None:
         self.results = [*self.results[-99:], result]

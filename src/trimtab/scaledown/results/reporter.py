@@ -40,6 +40,8 @@ _CAUSES: Mapping[str, str] = {
     MissCause.EARLIER_CRITERION: "pods that were to stay were not ready, or of an older revision, which controllers "
     "compare before costs",
     MissCause.DELETED: "another program deleted pods that were to stay",
+    MissCause.OVERLAP: "two requests for the workload overlapped, and one was carried out with the costs for "
+    "the other; send one after the other",
     MissCause.UNWRITTEN: "not all costs were written in time; raise scaleDown.budgetSeconds, or relieve the API server",
     **{outcome: f"the scale-down was not planned: {reason}" for outcome, reason in _REASONS.items()},
     HoldOutcome.ROLLOUT: "a rollout was in progress, which decides how level the pods are in the end",

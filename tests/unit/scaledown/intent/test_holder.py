@@ -72,6 +72,32 @@ async def test_a_request_by_scale_is_held_and_stays_level(cluster: ScaleCluster)
     assert outcomes(cluster) == {"planned": 1}
 
 
+@pytest.mark.parametrize(
+    "storing", [pytest.param(0.02, id="stored at once"), pytest.param(0.4, id="stored after a while")]
+)
+@pytest.mark.parametrize("is_behind", [pytest.param(False, id="watched"), pytest.param(True, id="by an uncached read")])
+async def test_of_two_requests_at_once_no_costs_are_written_for_the_second(
+    cluster: ScaleCluster, storing: float, is_behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is stored while the second would be planned: both saw the workload with twelve pods."""
+    cluster.storing = storing
+    if is_behind:
+        (seen,) = cluster.view.deployments.store
+        monkeypatch.setattr(cluster.view, "workload", lambda *_: seen)
+    resize = cluster.user.resize
+    await cluster.held(asyncio.gather(*(resize(Deployment, "web", size, namespace="default") for size in (4, 7))))
+    assert outcomes(cluster) == {"planned": 1, "stale": 1}
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownPlanned"]
+
+
+async def test_a_second_request_is_planned_where_the_first_is_not_stored(cluster: ScaleCluster) -> None:
+    """Another webhook may have refused the first; the second waits for half a second at most."""
+    await cluster.held(cluster.holder.hold(await cluster.request(4)))
+    result, took = await cluster.held(cluster.holder.hold(await cluster.request(6)))
+    assert result.outcome is HoldOutcome.PLANNED
+    assert 0.5 <= took < 1.0
+
+
 async def test_a_request_by_update_is_held_and_stays_level(cluster: ScaleCluster) -> None:
     """Appliers write the whole object; only its size changes."""
     await cluster.held(cluster.user.patch(Deployment, "web", {"spec": {"replicas": 6}}, namespace="default"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -86,11 +87,12 @@ class Stage:
             tree["metadata"]["ownerReferences"] = [owner]
             self.uids[f"{name}-{number}"] = self.server.put("/api/v1", "pods", tree)["metadata"]["uid"]
 
-    async def end(self, plan: OpenPlan) -> PlanResult:
-        """The end of a plan for the Deployment, when the cache shows everything."""
+    async def end(self, plan: OpenPlan, replaced: Sequence[ExpectedLevel] = ()) -> PlanResult:
+        """The end of a plan for the Deployment, or of one that it replaced, when the cache shows everything."""
         running = asyncio.create_task(self.view.run())
         await self.clock.advance(1)
-        result = self._endings.end("shop/Deployment/web", plan)
+        key = "shop/Deployment/web"
+        result = self._endings.end_replaced(key, plan, replaced) if replaced else self._endings.end(key, plan)
         await cancel(running)
         return result
 
@@ -101,6 +103,11 @@ class Stage:
         for field, value in fields.items():
             setattr(made, field, value)
         return made
+
+    def one_each(self) -> ExpectedLevel:
+        """Of four pods in one zone and one in the other, one each is to stay; stock may leave two in one."""
+        leveling = Leveling(ZONE, ("a", "b"), (4, 1), (1, 1), (2, 0), (0, 2), stock_is_certain=False)
+        return ExpectedLevel(self.uids["web-1"], (Constraint(ZONE),), (leveling,))
 
     def count(self, name: str, **labels: str) -> float:
         """The value of a metric; 0 where there is none yet."""
@@ -183,12 +190,30 @@ async def test_how_level_a_scale_down_ended_is_counted_with_its_skews(
 ) -> None:
     """Of four pods in one zone and one in the other, one each was to stay; stock may have left two in one."""
     stage.add_set("web-1", nodes)
-    leveling = Leveling(ZONE, ("a", "b"), (4, 1), (1, 1), (2, 0), (0, 2), stock_is_certain=False)
-    expected = ExpectedLevel(stage.uids["web-1"], (Constraint(ZONE),), (leveling,))
-    result = await stage.end(stage.plan(2, expected=(expected,), **fields))
+    result = await stage.end(stage.plan(2, expected=(stage.one_each(),), **fields))
     assert (str(result.result), result.cause) == (labels["result"], labels["cause"])
     assert stage.count("results_total", **labels) == 1
     states = ("before", "planned", "stock", "after")
     known = {"topology_key": ZONE, "mode": labels["mode"]}
     sums = [stage.count("skew_sum", state=state, **known) for state in states]
     assert sums == [3, 0, 2, nodes.count("a") - nodes.count("b")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "labels"),
+    [
+        pytest.param("ab", {"mode": "enforce", "result": "level", "cause": ""}, id="level"),
+        pytest.param("aa", {"mode": "enforce", "result": "missed", "cause": "overlap"}, id="less level"),
+    ],
+)
+async def test_a_request_that_was_stored_with_the_costs_of_another_is_checked(
+    stage: Stage, nodes: str, labels: dict[str, str]
+) -> None:
+    """Its misses are not counted, since the costs of the other were not for its size."""
+    stage.add_set("web-1", nodes)
+    made = stage.plan(3, victims={"gone-1": "zone"}, survivors=frozenset({"gone-2"}))
+    result = await stage.end(made, (stage.one_each(),))
+    assert (result.state, str(result.result), result.cause) == (PlanState.DONE, labels["result"], labels["cause"])
+    assert stage.count("results_total", **labels) == 1
+    assert [stage.count("misses_total", cause=each.value) for each in MissCause] == [0] * len(MissCause)
+    assert stage.settle_time.seconds == pytest.approx(0.3)

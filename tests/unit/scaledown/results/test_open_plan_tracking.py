@@ -18,9 +18,10 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.settle_time import SettleTime
-from trimtab.scaledown.metrics import Metrics
+from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.evaluation import PlanState
+from trimtab.scaledown.results.levels import ExpectedLevel, LevelResult
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, Resize
 from trimtab.scaledown.results.plan_tracker import PlanTracker
 from trimtab.scaledown.view import View
@@ -162,6 +163,30 @@ async def test_a_plan_of_another_decision_is_recorded_as_superseded(stage: Stage
     assert stage.results == []
     stage.begin(stage.plan("second", decision="d2"))
     assert [(each.plan, each.state, each.followed) for each in stage.results] == [("again", PlanState.SUPERSEDED, 0)]
+
+
+@pytest.mark.parametrize(
+    ("size", "fields", "want"),
+    [
+        pytest.param(2, {}, (PlanState.DONE, LevelResult.LEVEL), id="that of the first"),
+        pytest.param(1, {}, (PlanState.SUPERSEDED, None), id="another, by another process"),
+        pytest.param(2, {"skipped": HoldOutcome.OBSERVED}, (PlanState.SUPERSEDED, None), id="observed"),
+    ],
+)
+async def test_of_two_overlapping_requests_the_one_that_was_stored_is_checked(
+    stage: Stage, size: int, fields: dict[str, Any], want: tuple[PlanState, LevelResult | None]
+) -> None:
+    """The first was answered, and stored when the second had replaced its costs; the second was not stored."""
+    stage.begin(stage.plan("first", to=2, decision="d1", expected=(ExpectedLevel(stage.uid, (), ()),)))
+    stage.begin(stage.plan("second", to=3, decision="d2", **fields))
+    stage.resize(size)
+    for number in range(size, 5):
+        stage.server.drop(*PODS, f"shop/web-{number}")
+    await stage.clock.advance(2)
+    assert [(each.plan, each.state, each.result) for each in stage.results] == [
+        ("first", PlanState.SUPERSEDED, None),
+        ("second", *want),
+    ]
 
 
 async def test_only_the_last_hundred_results_are_kept(stage: Stage) -> None:
