@@ -16,6 +16,8 @@ from typing import Any
 from bench import growth, many, processes
 from bench.binding import comparison
 from bench.binding.comparison import Extent
+from bench.binding.contenders import TRIMTAB, TRIMTAB_PARTS
+from bench.binding.turns import LIMIT
 from bench.results import publish
 
 EXISTING = 15_000
@@ -51,14 +53,18 @@ def _topologies(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it nee
     return many.topologies()
 
 
-def _binding(options: Options, existing: int = 0) -> Mapping[str, Any] | None:
+def _binding(options: Options, **more: Any) -> Mapping[str, Any] | None:
     if options.control_plane is None:
         return None
-    return comparison.compare(options.control_plane, Extent(options.rounds, options.pods, existing)).tree()
+    return comparison.compare(options.control_plane, Extent(options.rounds, options.pods, **more)).tree()
 
 
 def _binding_in_use(options: Options) -> Mapping[str, Any] | None:
-    return _binding(options, EXISTING)
+    return _binding(options, existing=EXISTING)
+
+
+def _binding_parts(options: Options) -> Mapping[str, Any] | None:
+    return _binding(options, contenders=(LIMIT, TRIMTAB, TRIMTAB_PARTS))
 
 
 FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
@@ -69,6 +75,7 @@ FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
     "topologies": _topologies,
     "binding": _binding,
     "binding-in-use": _binding_in_use,
+    "binding-parts": _binding_parts,
 }
 """By name; None where a figure needs a control plane and there is none."""
 

@@ -32,6 +32,20 @@ _BINDING_ROWS = """
 | constraints | | pods a second | median | of kube-scheduler's | CPU | peak MiB of the scheduler |
 |---|---|---|---|---|---|---|
 """
+_PARTS = """
+### Where Trimtab's time goes
+
+CPU of the scheduler's process in milliseconds a pod, by part, for the first pods of a cluster. Time counts for one part
+alone: what a binding spends on TLS is TLS. *Events* are those that the scheduler writes, as far as they are written
+before the turn ends; *watches* is what it does with the changes that it watches: cache, snapshot, queue. *HTTP* is
+parsing responses and sending the bodies of requests; what the HTTP client does besides counts for the binding or the
+event. *Rest* is the event loop, system calls on sockets, and other threads. The process counts the parts itself, which
+takes time, too: *all, not counted* is the CPU of the process in turns without that.
+
+The process computes in one thread: *one core* is what it could bind if a core were its own, and *limit* what the API
+server alone can take on this machine. The lower of the two is the most that can be expected.
+
+"""
 _PROCESSES = """
 ## What processes cost at the start
 
@@ -90,6 +104,9 @@ def generate() -> str:
     for found in (results[name] for name in ("binding", "binding-in-use") if name in results):
         text += _BINDING_ROWS.format(title=_binding_title(found)) + "\n".join(_binding(found["rows"])) + "\n"
         text += _machine(found)
+    if "binding-parts" in results:
+        found = results["binding-parts"]
+        text += _PARTS + "\n".join(_parts(found["rows"])) + "\n" + _machine(found)
     if "processes" in results:
         text += _PROCESSES
     for found in (results[name] for name in ("processes", "processes-large") if name in results):
@@ -147,6 +164,27 @@ def _binding(rows: list[Mapping[str, Any]]) -> Iterator[str]:
         listed, median = " ".join(f"{rate:.0f}" for rate in row["pods a second"]), _median(row)
         name, ratio = f"{row['constraints']} | {row['contender']}", median / peers[row["constraints"]]
         yield f"| {name} | {listed} | {median:.0f} | {ratio:.1f} × | {cpu} | {row['peak MiB'] or ''} |"
+
+
+def _parts(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    limits, plain, counted = (
+        [row for row in rows if row["contender"] == name] for name in ("limit", "trimtab", "trimtab-parts")
+    )
+    yield "| | " + " | ".join(row["constraints"] for row in counted) + " |"
+    yield "|---" * (len(counted) + 1) + "|"
+    parts = [row["parts ms a pod"] for row in counted]
+    for name in parts[0]:
+        yield _line(name, [each[name] for each in parts])
+    yield _line("all", [sum(each.values()) for each in parts])
+    used = [row["CPU ms a pod"]["trimtab"] for row in plain]
+    yield _line("all, not counted", used)
+    yield _line("pods a second", [_median(row) for row in plain], 0)
+    yield _line("one core, pods a second", [1e3 / each for each in used], 0)
+    yield _line("limit, pods a second", [_median(row) for row in limits], 0)
+
+
+def _line(name: str, values: list[float], digits: int = 2) -> str:
+    return f"| {name} | " + " | ".join(f"{value:.{digits}f}" for value in values) + " |"
 
 
 def _median(row: Mapping[str, Any]) -> float:

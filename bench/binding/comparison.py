@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.binding import controlplane
 from bench.binding.cluster import CONSTRAINTS
-from bench.binding.contenders import CONTENDERS
+from bench.binding.contenders import KUBE_SCHEDULER, TRIMTAB
 from bench.binding.turns import LIMIT, Course, Turn
 from bench.binding.wire import Address
 
@@ -43,8 +43,9 @@ def _row(contender: str, constraints: str, turns: Sequence[Turn]) -> Mapping[str
         "contender": contender,
         "constraints": constraints,
         "pods a second": [round(turn.rate, 1) for turn in turns],
-        "CPU ms a pod": {name: round(value, 2) for name, value in _cpu(turns).items()},
+        "CPU ms a pod": _ms_a_pod(turns, lambda turn: turn.cpu),
         "peak MiB": round(max(turn.peak_mib for turn in turns)),
+        **({"parts ms a pod": _ms_a_pod(turns, lambda turn: turn.parts)} if turns[0].parts else {}),
     }
 
 
@@ -56,10 +57,11 @@ class Extent:
     pods: int
     existing: int = 0
     kinds: Sequence[str] = tuple(CONSTRAINTS)
+    contenders: Sequence[str] = (LIMIT, TRIMTAB, KUBE_SCHEDULER)
 
 
 def compare(folder: Path, extent: Extent) -> Comparison:
-    """Run a control plane from a folder with binaries, and let both schedulers take turns on it."""
+    """Run a control plane from a folder with binaries, and let the contenders take turns on it."""
     with tempfile.TemporaryDirectory() as state:
         return asyncio.run(_compare(folder.absolute(), Path(state), extent))
 
@@ -80,13 +82,15 @@ async def _compare(folder: Path, state: Path, extent: Extent) -> Comparison:
 def _order(extent: Extent) -> Iterator[tuple[str, str]]:
     """The turns: the contenders alternate, and the first of a round is the last of the next."""
     for number in range(extent.rounds):
-        contenders = (LIMIT, *CONTENDERS)[:: 1 if number % 2 == 0 else -1]
+        contenders = extent.contenders[:: 1 if number % 2 == 0 else -1]
         for constraints in extent.kinds:
             for contender in contenders:
                 yield contender, constraints
 
 
-def _cpu(turns: Sequence[Turn]) -> Mapping[str, float]:
-    """The median CPU time of each process, in milliseconds a pod."""
-    names = turns[0].cpu
-    return {name: statistics.median(turn.cpu[name] / turn.pods * 1e3 for turn in turns) for name in names}
+def _ms_a_pod(turns: Sequence[Turn], seconds: Callable[[Turn], Mapping[str, float]]) -> Mapping[str, float]:
+    """The median CPU time of each process or part, in milliseconds a pod."""
+    names = seconds(turns[0])
+    return {
+        name: round(statistics.median(seconds(turn)[name] / turn.pods * 1e3 for turn in turns), 2) for name in names
+    }

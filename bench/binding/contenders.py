@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.binding import accounting
 from bench.binding.cluster import SCHEDULER_NAME
 from bench.binding.controlplane import RunningControlPlane
 from bench.figures import cpu_seconds
@@ -18,6 +19,9 @@ from trimtab_lab import supervisor
 _STOP_SECONDS = 15.0
 UNLIMITED = 100_000
 """Requests a second: kube-scheduler's own limit, 50 unless configured, would be all that is measured."""
+TRIMTAB, KUBE_SCHEDULER = "trimtab", "kube-scheduler"
+TRIMTAB_PARTS = "trimtab-parts"
+"""Trimtab, which counts the CPU time of its own parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,20 @@ def write_configuration(plane: RunningControlPlane) -> Path:
 
 
 def _trimtab(plane: RunningControlPlane, configuration: Path) -> Sequence[str]:
+    return (sys.executable, "-m", "trimtab", *_run(plane, configuration))
+
+
+def _trimtab_parts(plane: RunningControlPlane, configuration: Path) -> Sequence[str]:
+    return (sys.executable, "-m", accounting.__name__, str(_account(plane)), *_run(plane, configuration))
+
+
+def _run(plane: RunningControlPlane, configuration: Path) -> Sequence[str]:
     options = ("--kubeconfig", str(plane.kubeconfig), "--scheduler-config", str(configuration), "--port", "-1")
-    return (sys.executable, "-m", "trimtab", "run", "--component", "scheduler", *options)
+    return ("run", "--component", "scheduler", *options)
+
+
+def _account(plane: RunningControlPlane) -> Path:
+    return plane.state / "account.json"
 
 
 def _kube_scheduler(plane: RunningControlPlane, configuration: Path) -> Sequence[str]:
@@ -68,9 +84,15 @@ def _kube_scheduler(plane: RunningControlPlane, configuration: Path) -> Sequence
 
 
 CONTENDERS: Mapping[str, Callable[[RunningControlPlane, Path], Sequence[str]]] = {
-    "trimtab": _trimtab,
-    "kube-scheduler": _kube_scheduler,
+    TRIMTAB: _trimtab,
+    TRIMTAB_PARTS: _trimtab_parts,
+    KUBE_SCHEDULER: _kube_scheduler,
 }
+
+
+def parts(name: str, plane: RunningControlPlane, pid: int) -> Mapping[str, float]:
+    """The CPU seconds that each part of a running scheduler has used so far, if it counts them."""
+    return accounting.read(pid, _account(plane)) if name == TRIMTAB_PARTS else {}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bench.binding import cluster, contenders
 from bench.binding.cluster import NAMESPACE, TURN
@@ -32,6 +32,8 @@ class Turn:
     seconds: float
     cpu: Mapping[str, float]
     peak_mib: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds of the scheduler by part, if it counts them."""
 
     @property
     def rate(self) -> float:
@@ -61,14 +63,15 @@ class Course:
             send_all(self.address, self._pods(constraints, turn, WARM_UP, "warm-up"), CLIENTS)
             assigned.wait(WARM_UP, _START_SECONDS)
             requests = self._pods(constraints, turn, pods)
-            before = self._usage(contender, pid)
+            parts, before = contenders.parts(contender, self.plane, pid), self._usage(contender, pid)
             started = time.perf_counter()
             send_all(self.address, requests, CLIENTS)
             ended = assigned.wait(WARM_UP + pods, _TURN_SECONDS)
-            after = self._usage(contender, pid)
+            after, later = self._usage(contender, pid), contenders.parts(contender, self.plane, pid)
             assigned.close()
         cpu = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}
-        return Turn(contender, constraints, pods, ended - started, cpu, after[contender].peak_mib)
+        used = {name: later[name] - parts[name] for name in later}
+        return Turn(contender, constraints, pods, ended - started, cpu, after[contender].peak_mib, used)
 
     def bind_only(self, constraints: str, pods: int) -> Turn:
         """Create pods and bind each right afterwards, without a scheduler: what the API server can take."""
