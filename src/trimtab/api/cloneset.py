@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -148,7 +149,7 @@ def problems(cloneset: CloneSet) -> Iterator[InvalidError]:
     spec = cloneset.spec
     yield from _unsupported(spec)
     yield from _selection(spec)
-    yield from _template(spec.template)
+    yield from _template_problems(spec.template)
     yield from _amounts(spec)
     rank = cloneset.metadata.annotations.get(RANK, RANKS[0])
     if rank not in RANKS:
@@ -225,6 +226,12 @@ def _endless(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[Inv
             "spec.template.metadata.labels",
             f'contain "{SPECIFIED_DELETE}", so that every pod would be deleted and created again; remove it',
         )
+
+
+@functools.lru_cache(maxsize=1024)
+def _template_problems(template: Document) -> tuple[InvalidError, ...]:
+    """The errors of a template, kept: each reconcile needs them, and to read a large template takes long."""
+    return tuple(_template(template))
 
 
 def _template(template: Document) -> Iterator[InvalidError]:
