@@ -201,6 +201,24 @@ async def test_requests_in_quick_succession_end_as_level_as_one(client: Client) 
         assert skew(await made.settled(15)) <= 1
 
 
+async def test_requests_at_the_same_time_are_carried_out_one_after_the_other(client: Client) -> None:
+    """The API server stores one of two, and sends a new review for the other; costs are never those for the other."""
+    async with deployment_sandbox(client, THREE_ZONES) as made, holding(client, made.name) as trimtab:
+        await made.deploy("web", 30)
+        for sizes in ((20, 13), (13, 20), (9, 25), (16, 8), (7, 9)):
+            await asyncio.gather(*(made.scale("web", size) for size in sizes))
+            stored = (await client.get(Deployment, "web", namespace=made.name)).desired_replicas
+            assert stored in sizes
+            after = await made.settled(stored)
+            await _until_plans_end(made, trimtab)
+            if stored == min(sizes):
+                assert skew(after) <= 1
+            await made.scale("web", 30)
+            await made.settled(30)
+        assert await trimtab.sample("trimtab_scaledown_results_total", result="missed") == 0
+        assert await trimtab.sample("trimtab_scaledown_requests_total", outcome=HoldOutcome.STALE.value) > 0
+
+
 async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None:
     """Each of its ReplicaSets shrinks to the planned size, and stays level."""
     async with deployment_sandbox(client, THREE_ZONES) as made, holding(client, made.name) as trimtab:
