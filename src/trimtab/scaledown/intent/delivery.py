@@ -217,7 +217,8 @@ class PlanDelivery:
     ) -> HoldResult:
         warnings, error = replicaset_plans.warnings(plans, is_complete=is_complete), ""
         if not report.is_complete:
-            shortfall = f"{_shortfall(report, len(changes))}{self._announcement(plans, report)}"
+            announced = self._announcement(plans, report) if checked.budget.left(checked.budget.seconds) else ""
+            shortfall = f"{_shortfall(report, len(changes))}{announced}"
             failures = [f"{pod}: {reason}" for pod, reason in list(report.failed.items())[:1]]
             error, warnings = "; ".join([shortfall, *failures]), (*warnings, shortfall)
         elif not is_complete:
@@ -230,7 +231,7 @@ class PlanDelivery:
         return HoldResult(HoldOutcome.PLANNED if is_whole else HoldOutcome.PARTIAL, warnings, error)
 
     def _announcement(self, plans: Sequence[ControllerPlan], report: WriteReport) -> str:
-        """How level the result of a partial delivery will be at worst."""
+        """How level the result of a partial delivery will be at worst; that takes tens of milliseconds to compute."""
         worst = [
             f"{each.topology_key} with a skew of at most {each.skew}"
             for plan in plans

@@ -335,6 +335,7 @@ class ScaleDownHolder:
         if earlier is None or not earlier.may_be_stored_before(checked):
             return False
         left = (earlier.answered or 0) / SECOND + _STORED - self._clock.monotonic() / SECOND
+        left = min(left, checked.budget.left(checked.budget.seconds / 2))
         if left <= 0:
             return False
 

@@ -216,6 +216,17 @@ async def test_costs_beyond_the_limit_of_writes_are_counted_as_late() -> None:
         assert not only(result.plan).is_complete
 
 
+async def test_what_a_partial_plan_leaves_is_not_computed_when_the_budget_is_used_up(stage: Stage) -> None:
+    """The request is answered at once: it has waited for longer than it may."""
+    checked = stage.checked()
+    plans = await stage.plans(checked)
+    late = replace(checked, budget=replace(checked.budget, started=checked.budget.started - 3 * SECOND))
+    result, _ = await stage.held(stage.first.delivery.deliver(late, plans))
+    (shortfall,) = [text for text in result.warnings if "not in time" in text]
+    assert shortfall.endswith("; the controller chooses the rest")
+    assert (result.outcome, result.costs_written) == (HoldOutcome.PARTIAL, 0)
+
+
 async def test_a_request_whose_costs_our_own_watch_does_not_show_is_answered_within_its_budget(stage: Stage) -> None:
     """A tenth of a second is left for the answer, and nothing is settled: the controller may not have seen them."""
     checked = stage.checked()
