@@ -11,10 +11,12 @@ then on.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from concurrent.futures import Executor
 from dataclasses import replace
 
 from trimtab.api.annotations import PlanAnnotation, plan_annotation
@@ -34,6 +36,7 @@ from trimtab.scaledown.results.open_plans import ROLLOUT, OpenPlan, Resize, resi
 from trimtab.scaledown.results.plan_tracker import PlanTracker
 from trimtab.scaledown.stability import is_rolling_out
 from trimtab.scaledown.view import View
+from trimtab.snapshot import Snapshot
 
 _ANSWER = 0.1
 """Seconds of the budget that are left for answering."""
@@ -60,13 +63,16 @@ class PlanDelivery:
         limits: RateLimiter,
         settle_time: SettleTime,
         window: float,
+        executor: Executor | None = None,
     ) -> None:
+        """`executor` is that of the planner."""
         self._view = view
         self._clock = clock
         self._writer = writer
         self._tracker = tracker
         self._limits = limits
         self._settle_time = settle_time
+        self._executor = executor
         self._window = window
         """Seconds for which certainty holds that depends on when the controller acts."""
 
@@ -81,11 +87,13 @@ class PlanDelivery:
         try:
             report = await self._write(changes, budget)
             is_complete = await self._is_seen(report, budget) and report.is_complete
-            if report.versions or any(each.relied_on for each in plans):
-                await self._clock.sleep(min(settle, budget.left(budget.seconds - _ANSWER)))
+            has_costs = bool(report.versions) or any(each.relied_on for each in plans)
+            announced, _ = await asyncio.gather(
+                self._announcement(plans, report, budget), self._settle(budget, settle if has_costs else 0.0)
+            )
         finally:
             self._tracker.answer(key, plan, is_complete=is_complete)
-        result = self._result(checked, plans, report, changes, is_complete=is_complete)
+        result = self._result(checked, plans, report, changes, announced, is_complete=is_complete)
         return replace(result, plan=plan, costs_written=len(report.versions))
 
     async def extend(
@@ -212,12 +220,12 @@ class PlanDelivery:
         plans: Sequence[ControllerPlan],
         report: WriteReport,
         changes: Sequence[CostChange],
+        announced: str,
         *,
         is_complete: bool,
     ) -> HoldResult:
         warnings, error = replicaset_plans.warnings(plans, is_complete=is_complete), ""
         if not report.is_complete:
-            announced = self._announcement(plans, report) if checked.budget.left(checked.budget.seconds) else ""
             shortfall = f"{_shortfall(report, len(changes))}{announced}"
             failures = [f"{pod}: {reason}" for pod, reason in list(report.failed.items())[:1]]
             error, warnings = "; ".join([shortfall, *failures]), (*warnings, shortfall)
@@ -230,14 +238,27 @@ class PlanDelivery:
         is_whole = is_complete and all(each.delivery is not None for each in plans)
         return HoldResult(HoldOutcome.PLANNED if is_whole else HoldOutcome.PARTIAL, warnings, error)
 
-    def _announcement(self, plans: Sequence[ControllerPlan], report: WriteReport) -> str:
-        """How level the result of a partial delivery will be at worst; that takes tens of milliseconds to compute."""
-        worst = [
-            f"{each.topology_key} with a skew of at most {each.skew}"
-            for plan in plans
-            for each in replicaset_plans.expectations(plan, self._view.snapshot, set(report.versions))
-        ]
-        return f"; that leaves {', '.join(worst)}" if worst else ""
+    async def _settle(self, budget: TimeBudget, seconds: float) -> None:
+        if seconds:
+            await self._clock.sleep(min(seconds, budget.left(budget.seconds - _ANSWER)))
+
+    async def _announcement(self, plans: Sequence[ControllerPlan], report: WriteReport, budget: TimeBudget) -> str:
+        """How level the result of a partial delivery will be at worst; empty where that is not found in time.
+
+        It takes as long as planning, and is computed in the same thread.
+        """
+        left, snapshot, written = budget.left(budget.seconds - _ANSWER), self._view.snapshot, set(report.versions)
+        if report.is_complete or not left:
+            return ""
+        if self._executor is None:
+            return _worst(plans, written, snapshot)
+        try:
+            return await within(self._clock, left, self._compute(plans, written, snapshot.copy()))
+        except TimeoutError:
+            return ""
+
+    async def _compute(self, plans: Sequence[ControllerPlan], written: Set[str], snapshot: Snapshot) -> str:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, _worst, plans, written, snapshot)
 
     async def _write(self, changes: Sequence[CostChange], budget: TimeBudget) -> WriteReport:
         """Write while there is time, and as many as the rate limit allows: every prefix is a plan of its own."""
@@ -262,6 +283,16 @@ class PlanDelivery:
         except TimeoutError:
             return False
         return True
+
+
+def _worst(plans: Sequence[ControllerPlan], written: Set[str], snapshot: Snapshot) -> str:
+    """What plans leave at worst of whose costs only some were written."""
+    worst = [
+        f"{each.topology_key} with a skew of at most {each.skew}"
+        for plan in plans
+        for each in replicaset_plans.expectations(plan, snapshot, written)
+    ]
+    return f"; that leaves {', '.join(worst)}" if worst else ""
 
 
 def _new_name() -> str:

@@ -133,6 +133,7 @@ class ScaleDownHolder:
             limits=limits,
             settle_time=self.settle_time,
             window=settings.model.window,
+            executor=executor,
         )
         self._overdue = OverdueScaleDowns(
             view, client.clock, is_tracked=self.tracker.is_open, take_over=self._take_over, after=settings.overdue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -214,6 +215,31 @@ async def test_costs_beyond_the_limit_of_writes_are_counted_as_late() -> None:
         assert f"; that leaves {ZONE} with a skew of at most " in shortfall
         assert result.error == shortfall
         assert not only(result.plan).is_complete
+
+
+class Recorded(Executor):
+    """Does work at once, and keeps the names of its functions."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Do it."""
+        self.done.append(work.__name__)
+        made: Future[Any] = Future()
+        made.set_result(work(*arguments, **named))
+        return made
+
+
+async def test_what_a_partial_plan_leaves_is_computed_beside_the_event_loop() -> None:
+    """In the thread of the planner: it takes as long as planning."""
+    executor = Recorded()
+    async for stage in started(Stage(Rates(writes=0.001, writes_burst=1))):
+        setattr(stage.first.delivery, "_executor", executor)  # noqa: B010 - as the holder passes it
+        checked = stage.checked()
+        result, _ = await stage.held(stage.first.delivery.deliver(checked, await stage.plans(checked)))
+        assert any(f"; that leaves {ZONE} with a skew of at most " in text for text in result.warnings)
+    assert executor.done == ["_worst"]
 
 
 async def test_what_a_partial_plan_leaves_is_not_computed_when_the_budget_is_used_up(stage: Stage) -> None:
