@@ -142,17 +142,21 @@ async def _run(pipe: Connection, folder: Path, nodes: int, pods: int) -> None:
 
 
 async def _change(server: Server) -> None:
-    """Change pods all over the cluster: a container of each has started once more."""
+    """Change pods all over the cluster: a container of each starts once more, and is as before with the next change.
+
+    So every process lists the same pods, whichever was measured before it.
+    """
     store, rng, started = server.cluster.store, random.Random(2), time.monotonic()
     pods = store.collection("/pods")
     keys = list(pods.entries)
     for number in range(round(_CHANGING / _STEP)):
         await asyncio.sleep(started + number * _STEP - time.monotonic())
-        for key in rng.choices(keys, k=round(_RATE * _STEP)):
-            seen = pods.entries[key]
-            tree = seen.tree()
-            tree["status"]["containerStatuses"][0]["restartCount"] += 1
-            store.replace(pods, seen, tree)
+        for key in rng.sample(keys, k=round(_RATE * _STEP / 2)):
+            for change in (1, -1):
+                seen = pods.entries[key]
+                tree = seen.tree()
+                tree["status"]["containerStatuses"][0]["restartCount"] += change
+                store.replace(pods, seen, tree)
 
 
 def _watches(server: Server) -> dict[str, int]:
