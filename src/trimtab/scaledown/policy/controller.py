@@ -219,8 +219,11 @@ class ScaleDownPolicies:
             self._requeue_policy(key_of(new))
 
     def _workload(self, workload: Workload) -> None:
+        """Requeue what depends on a workload. While workloads are listed, each requeues its own groups, and all of them
+        are reconciled later: to compare each with all others would take seconds in a large namespace."""
         metadata = workload.metadata
-        for key in (*self._groups_of(workload), *self.groups.in_conflict_with(workload)):
+        in_conflict = self.groups.in_conflict_with(workload) if self._view.synced else ()
+        for key in (*self._groups_of(workload), *in_conflict):
             self.continuous.requeue(key)
         if not self._view.is_managed(workload):
             self._requeue_policies(metadata.namespace)

@@ -18,6 +18,7 @@ from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
+from trimtab.scaledown.policy.groups import GroupKey, Groups
 from trimtab_lab.apiserver.kinds.errors import status_error
 from trimtab_lab.testing.labs import JSON, deployment
 
@@ -504,3 +505,23 @@ async def test_a_namespace_label_that_means_nothing_is_reported_once(
     await label(None)
     await label("on")
     assert len(cluster.events) == 3
+
+
+async def test_workloads_are_compared_with_others_when_they_change_and_not_while_they_are_listed(
+    cluster: PolicyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each requeues its own groups while they are listed: to compare all with all is quadratic."""
+    compared: list[str] = []
+
+    def in_conflict_with(_: Groups, workload: Any) -> list[GroupKey]:
+        compared.append(workload.metadata.name)
+        return []
+
+    await cluster.deploy(3)
+    await cluster.stop_policies()
+    monkeypatch.setattr(Groups, "in_conflict_with", in_conflict_with)
+    await cluster.start_policies()
+    assert compared == []
+    await cluster.user.patch(Deployment, "web", {"metadata": {"labels": {"tier": "front"}}}, namespace="default")
+    await cluster.look()
+    assert "web" in compared
