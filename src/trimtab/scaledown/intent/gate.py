@@ -130,15 +130,17 @@ class Gate:
 
     async def is_current(self, request: ScaleDownRequest) -> bool:
         """Whether an uncached read still shows the workload as the review describes it, perhaps with another status."""
-        kind = self._view.kinds.get(request.kind)
-        workload = await read_workload(self._client, kind, request.namespace, request.name)
+        workload = await self._read(request)
         return workload is not None and _is_described(request, workload)
 
     async def _verified(self, request: ScaleDownRequest) -> Workload | None:
         """The workload by an uncached read, if it is as the review says."""
-        kind = self._view.kinds.get(request.kind)
-        workload = await read_workload(self._client, kind, request.namespace, request.name)
+        workload = await self._read(request)
         return workload if workload is not None and _is_current(request, workload) else None
+
+    async def _read(self, request: ScaleDownRequest) -> Workload | None:
+        kind = self._view.kinds.get(request.kind)
+        return await read_workload(self._client, kind, request.namespace, request.name)
 
     def _about_explicit_ranks(
         self, ref: WorkloadRef, policy: EffectivePolicy | None
