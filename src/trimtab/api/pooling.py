@@ -71,19 +71,36 @@ class PodPool:
         """The number of distinct specs."""
         return len(self._specs)
 
-    def adopt(self, pod: Pod) -> Pod:
-        """Replace parts of the pod by equal ones of the pool. The pod's value does not change."""
+    def adopt(self, pod: Pod, former: Pod | None = None) -> Pod:
+        """Replace parts of the pod by equal ones of the pool. The pod's value does not change.
+
+        `former` is its last version, which was adopted before: most changes leave most of a pod as it was. A spec or
+        status that is equal to the former one becomes the same object, so that readers need not compare them.
+        """
         if pod is self._latest:
             return pod
-        spec, status, metadata = pod.spec, pod.status, pod.metadata
-        if (like_spec := self._specs.alike(spec)) is not spec:
-            _set(pod, "spec", replace(like_spec, node_name=sys.intern(spec.node_name)))
-        if (like_status := self._statuses.alike(status, self._share_containers)) is not status:
-            _set(pod, "status", replace(like_status, conditions=status.conditions, pod_ip=status.pod_ip))
-        if (like_metadata := self._metadata.alike(metadata)) is not metadata:
-            _set(pod, "metadata", self._own_metadata(like_metadata, metadata))
+        if former is None or not _take_over(pod, former, "spec"):
+            self._adopt_spec(pod)
+        if former is None or not _take_over(pod, former, "status"):
+            self._adopt_status(pod)
+        self._adopt_metadata(pod, None if former is None else former.metadata)
         self._latest = pod
         return pod
+
+    def _adopt_spec(self, pod: Pod) -> None:
+        spec = pod.spec
+        if (alike := self._specs.alike(spec)) is not spec:
+            _set(pod, "spec", replace(alike, node_name=sys.intern(spec.node_name)))
+
+    def _adopt_status(self, pod: Pod) -> None:
+        status = pod.status
+        if (alike := self._statuses.alike(status, share=self._share_containers)) is not status:
+            _set(pod, "status", replace(alike, conditions=status.conditions, pod_ip=status.pod_ip))
+
+    def _adopt_metadata(self, pod: Pod, former: ObjectMeta | None) -> None:
+        metadata = pod.metadata
+        if (alike := self._metadata.alike(metadata, former)) is not metadata:
+            _set(pod, "metadata", self._own_metadata(alike, metadata))
 
     def _own_metadata(self, alike: ObjectMeta, metadata: ObjectMeta) -> ObjectMeta:
         return replace(
@@ -93,7 +110,9 @@ class PodPool:
             resource_version=metadata.resource_version,
             creation_timestamp=metadata.creation_timestamp,
             deletion_timestamp=metadata.deletion_timestamp,
-            annotations=self._shared(metadata.annotations),
+            annotations=alike.annotations
+            if metadata.annotations == alike.annotations
+            else self._shared(metadata.annotations),
         )
 
     def _share_containers(self, status: PodStatus) -> None:
@@ -140,12 +159,15 @@ class _Part:
     def __len__(self) -> int:
         return len(self._known)
 
-    def alike(self, part: S, share: Callable[[S], None] | None = None) -> S:
+    def alike(self, part: S, former: S | None = None, *, share: Callable[[S], None] | None = None) -> S:
         """The first part that is equal but for its own fields; the part itself, if it is the first or shares them.
 
-        `share` is called for the first one, to replace what it has in common with parts that are not equal.
+        `former` is compared first. `share` is called for the first one, to replace what it has in common with parts
+        that are not equal.
         """
         values = self._shared_values(part)
+        if former is not None and values == self._shared_values(former):
+            return former
         main = values[self._main]
         for latest_values, latest in self._latest:
             if values == latest_values:
@@ -172,6 +194,15 @@ class _Part:
             share(part)
         self._known[packed] = self._by_main[id(self._shared_values(part)[self._main])] = part
         return part
+
+
+def _take_over(pod: Pod, former: Pod, part: str) -> bool:
+    """Replace a part of the pod by that of its last version, if they are equal."""
+    known = getattr(former, part)
+    if getattr(pod, part) != known:
+        return False
+    _set(pod, part, known)
+    return True
 
 
 def share(pods: Iterable[Pod], pool: PodPool | None = None) -> None:

@@ -118,8 +118,8 @@ class Cache(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether the first list, in a term the first of the term, is complete."""
-        return self.informer.lists >= self._lists
+        """Whether the first list, in a term the first of the term, is complete, and its handlers know the objects."""
+        return self.informer.lists >= self._lists and not any(each.unreported for each in self._handlers)
 
     @property
     def is_known(self) -> bool:
@@ -156,10 +156,16 @@ class Cache(Generic[T]):
         added: Callable[[T], None] | None = None,
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
-        replay: bool = True,
+        added_all: Callable[[Sequence[T]], None] | None = None,
     ) -> None:
-        """Call these functions on changes; with `replay`, objects already in the store are first reported as added."""
-        self._handlers.append(self.informer.subscribe(added=added, updated=updated, deleted=deleted, replay=replay))
+        """Call these functions on changes; objects already in the store are reported as added (see `wait_reported`)."""
+        handler = self.informer.subscribe(added=added, updated=updated, deleted=deleted, added_all=added_all)
+        self._handlers.append(handler)
+
+    async def wait_reported(self) -> None:
+        """Wait until its handlers have been told of everything that was in the store when they subscribed."""
+        for handler in self._handlers:
+            await self.informer.wait_reported(handler)
 
     async def run(self) -> None:
         """Keep the cache current until cancelled."""

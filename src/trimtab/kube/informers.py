@@ -16,7 +16,9 @@ in the store until the object is corrected or deleted. Nothing that a list or a 
 
 **Order.** The store has the new state before handlers are called. Handlers are plain functions, called in the order of
 subscription, in the informer's own task: they add keys to a work queue and return (see `queues`). New objects of a list
-are stored a few at a time, and then reported to one handler after the other.
+are stored a few at a time, and then reported to one handler after the other. A handler that subscribes later is told of
+many stored objects a few at a time, too, by a task of its own: until it knows an object, a change to it is reported to
+it as `added`, and its deletion not at all.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
 
 from trimtab.api.pods import Pod
 from trimtab.api.pooling import PodPool, trim
@@ -41,7 +43,7 @@ from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
 from trimtab.kube.waiting import Waiters
-from trimtab.kube.watches import DELETED, Page, RejectedObject, WatchEvent
+from trimtab.kube.watches import DELETED, PART, Page, RejectedObject, WatchEvent
 
 T = TypeVar("T", bound=Object)
 
@@ -66,6 +68,8 @@ class Handler(Generic[T]):
     deleted: Callable[[T], None] | None = None
     added_all: Callable[[Sequence[T]], None] | None = None
     """Called in place of `added` with objects that are listed together. If it raises, `added` is called for each."""
+    unreported: set[Key] = field(default_factory=set, compare=False, repr=False)
+    """The objects that were in the store when it subscribed, and that it has not been told of yet."""
 
 
 class Informer(Generic[T]):
@@ -101,6 +105,7 @@ class Informer(Generic[T]):
         self._lister = Lister(client, self.resource, self._scope, page=page)
         self._rng = rng or random.Random()  # noqa: S311 - jitter of reconnections, not a secret
         self._handlers: list[Handler[T]] = []
+        self._replays: set[asyncio.Future[None]] = set()
         self._stale = True
         self._version = ""
         self._number = -1
@@ -150,18 +155,22 @@ class Informer(Generic[T]):
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
         added_all: Callable[[Sequence[T]], None] | None = None,
-        replay: bool = True,
     ) -> Handler[T]:
-        """Call these functions on changes; with `replay`, objects already in the store are first reported as added."""
+        """Call these functions on changes; objects already in the store are reported as added."""
         handler = Handler(added, updated, deleted, added_all)
-        for an_object in self.store if replay and added is not None else ():
-            self._notify(added, an_object)
+        if added is not None and self.store:
+            self._replay(handler)
         self._handlers = [*self._handlers, handler]
         return handler
 
     def unsubscribe(self, handler: Handler[T]) -> None:
         """Do not call these functions any longer."""
         self._handlers = [each for each in self._handlers if each is not handler]
+        handler.unreported.clear()
+
+    async def wait_reported(self, handler: Handler[T]) -> None:
+        """Wait until a handler has been told of everything that was in the store when it subscribed."""
+        await self._waiters.until(lambda: not handler.unreported)
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Add an index. Objects for which the function fails stay in the store, and are reported."""
@@ -334,19 +343,22 @@ class Informer(Generic[T]):
         """Add objects that are not in the store."""
         added = self._store_all(objects)
         for handler in self._handlers if added else ():
-            if not self._notify_all(handler, added):
-                for new in added:
-                    self._notify(handler.added, new)
+            self._report_added(handler, added)
+
+    def _report_added(self, handler: Handler[T], added: Sequence[T]) -> None:
+        if not self._notify_all(handler, added):
+            for new in added:
+                self._notify(handler.added, new)
 
     def _put(self, key: Key, new: T) -> None:
         old = self.store.get(key)
         if old is not None and old.metadata.uid != new.metadata.uid:
             self._remove(key)
             old = None
-        if not self._store(key, new):
+        if not self._store(key, new, old):
             return
         for handler in self._handlers:
-            if old is None:
+            if old is None or _is_unreported(handler, key):
                 self._notify(handler.added, new)
             else:
                 self._notify(handler.updated, old, new)
@@ -354,7 +366,8 @@ class Informer(Generic[T]):
     def _store_all(self, objects: Mapping[Key, T]) -> Sequence[T]:
         """Store objects that are not in the store; returns those for which that did not fail."""
         try:
-            self._adopt(objects.values())
+            for new in objects.values() if self._pool is not None else ():
+                self._adopt(new, None)
             self.store.insert_all(objects)
         except Exception:  # noqa: BLE001 - found again for the object that it is about
             return [new for key, new in objects.items() if self._store(key, new)]
@@ -362,16 +375,35 @@ class Informer(Generic[T]):
             self._resolve(key)
         return list(objects.values())
 
-    def _adopt(self, objects: Iterable[T]) -> None:
-        """Let pods share what they have in common with others."""
-        if self._pool is not None:
-            for each in objects:
-                self._pool.adopt(trim(cast("Pod", each)))
+    def _replay(self, handler: Handler[T]) -> None:
+        """Report everything in the store to a handler: a few objects now, many in parts."""
+        if len(self.store) <= PART:
+            self._report_added(handler, list(self.store))
+            return
+        keys = self.store.keys()
+        handler.unreported.update(keys)
+        task = asyncio.ensure_future(self._replay_in_parts(handler, keys))
+        self._replays.add(task)
+        task.add_done_callback(self._replays.discard)
 
-    def _store(self, key: Key, new: T) -> bool:
-        """Store an object; false if that fails, and it is skipped."""
+    async def _replay_in_parts(self, handler: Handler[T], keys: Sequence[Key]) -> None:
+        for start in range(0, len(keys), PART):
+            part = handler.unreported.intersection(keys[start : start + PART])
+            handler.unreported.difference_update(part)
+            stored = (self.store.get(key) for key in keys[start : start + PART] if key in part)
+            self._report_added(handler, [each for each in stored if each is not None])
+            await asyncio.sleep(0)
+        self._waiters.wake()
+
+    def _adopt(self, new: T, old: T | None) -> None:
+        """Let a pod share what it has in common with its last version, and with other pods."""
+        if self._pool is not None:
+            self._pool.adopt(trim(cast("Pod", new)), cast("Pod | None", old))
+
+    def _store(self, key: Key, new: T, old: T | None = None) -> bool:
+        """Store an object in place of its last version; false if that fails, and it is skipped."""
         try:
-            self._adopt((new,))
+            self._adopt(new, old)
             self.store.put(key, new)
         except Exception as error:  # noqa: BLE001 - no object may end a watch
             self._reject(_rejected(new, error))
@@ -390,7 +422,8 @@ class Informer(Generic[T]):
         known = self.store.remove(key)
         if known is not None:
             for handler in self._handlers:
-                self._notify(handler.deleted, final if final is not None else known)
+                if not _is_unreported(handler, key):
+                    self._notify(handler.deleted, final if final is not None else known)
 
     def _notify(self, function: Callable[..., None] | None, *arguments: T) -> None:
         """Call a handler; an error is logged and does not affect the store or other handlers."""
@@ -426,6 +459,14 @@ class Informer(Generic[T]):
         if key in self._unreadable:
             self._unreadable.discard(key)
             self._client.unreadable.resolve(self.resource, *split(key))
+
+
+def _is_unreported(handler: Handler[Any], key: Key) -> bool:
+    """Whether a handler has not been told of an object yet; from now on, it has."""
+    if key not in handler.unreported:
+        return False
+    handler.unreported.discard(key)
+    return True
 
 
 def _rejected(an_object: Object, error: Exception) -> RejectedObject:

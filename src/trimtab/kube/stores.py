@@ -122,6 +122,10 @@ class Store(Generic[T]):
         """The object of that key, if there is one."""
         return self._objects.get(key)
 
+    def keys(self) -> list[Key]:
+        """The keys of all objects."""
+        return list(self._objects)
+
     def has_none_of(self, keys: Iterable[Key]) -> bool:
         """Whether no object has any of these keys."""
         return self._objects.keys().isdisjoint(keys)

@@ -22,7 +22,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -262,7 +262,13 @@ class Service:
                 for kind in _GROUPS
                 for namespace in sorted(self.configuration.namespaces) or ("",)
             ),
-            self._informer(Pod, state.pod_updated, state.pod_deleted, field_selector=self._pod_selector),
+            self._informer(
+                Pod,
+                state.pod_updated,
+                state.pod_deleted,
+                on_add_all=state.pods_added,
+                field_selector=self._pod_selector,
+            ),
         ]
 
     def _informer(
@@ -271,11 +277,14 @@ class Service:
         on_update: Callable[[Any, Any], None],
         on_delete: Callable[[Any], None],
         *,
+        on_add_all: Callable[[Sequence[Any]], None] | None = None,
         namespace: str = "",
         field_selector: str = "",
     ) -> Cache[T]:
         informer: Cache[T] = self._caches.open(kind, namespace=namespace, field_selector=field_selector)
-        informer.subscribe(added=lambda new: on_update(None, new), updated=on_update, deleted=on_delete)
+        informer.subscribe(
+            added=lambda new: on_update(None, new), updated=on_update, deleted=on_delete, added_all=on_add_all
+        )
         return informer
 
     def _watch_metrics(self) -> None:

@@ -20,7 +20,7 @@ The snapshot holds only pods that have a node or are assumed to. Pods that wait 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.api.core import Namespace
@@ -195,6 +195,21 @@ class SchedulerState:
             self.queue.put(new)
         else:
             self.queue.drop(uid)
+
+    def pods_added(self, pods: Sequence[Pod]) -> None:
+        """Handle pods that are listed together: as `pod_updated` for each, which may follow if this raises."""
+        placed = [pod for pod in pods if self._is_placed_by_others(pod)]
+        self.snapshot.put_all(placed)
+        for pod in placed:
+            self.queue.drop(pod.metadata.uid)
+        self._requeue_helped(Change(Subject.ASSIGNED_POD, Action.ADD, None, pod) for pod in placed)
+        for pod in pods if len(placed) < len(pods) else ():
+            if not self._is_placed_by_others(pod):
+                self.pod_updated(None, pod)
+
+    def _is_placed_by_others(self, pod: Pod) -> bool:
+        """Whether a pod has a node, uses it, and is not one that is assumed."""
+        return bool(pod.spec.node_name) and not pod.finished and pod.metadata.uid not in self.assumed
 
     def _is_ours(self, pod: Pod) -> bool:
         if self.namespaces and pod.metadata.namespace not in self.namespaces:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,22 +33,25 @@ _REFERENCES: Mapping[str, type[np.generic]] = {
     "labels": np.int32,
     "assumed": np.bool_,
 }
-_OWN_COLUMNS: Mapping[str, type[np.generic]] = {
+_IDENTITY: Mapping[str, type[np.generic]] = {
     "present": np.bool_,
+    "created": np.int64,
+    "uid_head": np.uint64,
+    "uid_tail": np.uint64,
+}
+_STATE: Mapping[str, type[np.generic]] = {
     "phase": np.int8,
     "ready": np.bool_,
     "ready_since": np.int64,
-    "created": np.int64,
     "restarts": np.int64,
     "sidecar_restarts": np.int64,
     "cost": np.int64,
     "costed": np.bool_,
     "terminating": np.bool_,
     "active": np.bool_,
-    "uid_head": np.uint64,
-    "uid_tail": np.uint64,
 }
-"""The columns that depend on the pod alone."""
+_OWN_COLUMNS = {**_IDENTITY, **_STATE}
+"""The columns that depend on the pod alone: those that never change, and those that do."""
 
 Cells = tuple[int, ...]
 Values = npt.NDArray[Any]
@@ -253,6 +257,11 @@ class PodTable:
         self._reserve(len(self.rows))
         return rows
 
+    def is_assumed(self, row: int) -> bool:
+        """Whether the pod of a row is assumed, and not observed, on its node."""
+        assumed: bool = self._columns["assumed"].item(row)
+        return assumed
+
     def position(self, row: int) -> Position:
         """Where the pod of a row is counted."""
         columns = self._columns
@@ -267,6 +276,15 @@ class PodTable:
             column[row] = cell
         if former != NOWHERE:
             self.owners.release(former)
+
+    def rewrite(self, row: int, pod: Pod, cells: Cells) -> None:
+        """Fill the columns of a pod's state (see `state_cells_of`); all others stay as they are."""
+        self.objects[row] = pod
+        for column, cell in zip(self._state_columns(), cells, strict=True):
+            column[row] = cell
+
+    def _state_columns(self) -> Iterable[Values]:
+        return islice(self._columns.values(), len(_REFERENCES) + len(_IDENTITY), None)
 
     def write_all(
         self, rows: Sequence[int], pods: Sequence[Pod], cells: Sequence[Values], positions: Sequence[Position]
@@ -307,23 +325,26 @@ class PodTable:
 
 def cells_of(pod: Pod) -> Cells:
     """The cells that depend on the pod alone, in the order of `_OWN_COLUMNS`. Raises InvalidError for invalid times."""
-    metadata, status = pod.metadata, pod.status
+    metadata = pod.metadata
+    return (True, nanoseconds(metadata.creation_timestamp), *uid_words(metadata.uid), *state_cells_of(pod))
+
+
+def state_cells_of(pod: Pod) -> Cells:
+    """The cells of a pod's state, in the order of `_STATE`. Raises InvalidError for invalid times."""
+    status = pod.status
     ready, cost = status.condition("Ready"), deletion_cost(pod)
     is_ready = ready is not None and ready.status == "True"
-    phase, terminating = PHASES.get(status.phase, 0), metadata.deletion_timestamp is not None
+    phase, terminating = PHASES.get(status.phase, 0), pod.metadata.deletion_timestamp is not None
     return (
-        True,
         phase,
         is_ready,
         nanoseconds(ready.last_transition_time) if ready is not None and is_ready else NEVER,
-        nanoseconds(metadata.creation_timestamp),
         most_restarts(status.container_statuses),
         sidecar_restarts(pod),
         cost or 0,
         cost is not None,
         terminating,
         not terminating and phase not in _FINISHED,
-        *uid_words(metadata.uid),
     )
 
 

@@ -29,7 +29,7 @@ from trimtab.api.selectors import Selector
 from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.counts import TallyBook, TallyKey
 from trimtab.snapshot.nodes import NodeTable
-from trimtab.snapshot.pods import NOWHERE, PodTable, Position, cells_of, columns_of
+from trimtab.snapshot.pods import NOWHERE, PodTable, Position, cells_of, columns_of, state_cells_of
 from trimtab.snapshot.requests import Requests, RequestsBook, is_infeasible
 from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
 from trimtab.snapshot.terms import TermBook
@@ -205,15 +205,19 @@ class Snapshot:
 
     def _remember(self, key: str, before: dict[str, tuple[Pod | None, bool]]) -> None:
         row = self.pods.rows.index.get(key)
-        known = (None, False) if row is None else (self.pods.objects[row], bool(self.pods.column("assumed")[row]))
+        known = (None, False) if row is None else (self.pods.objects[row], self.pods.is_assumed(row))
         before.setdefault(key, known)
 
     def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
         pods = self.pods
         self.pool.adopt(pod)
-        usage, cells = self._usage(pod), cells_of(pod)  # first: invalid quantities and times must change nothing
         key = pod.key
         row = pods.rows.index.get(key)
+        former = None if row is None else pods.objects[row]
+        if row is not None and former is not None and not assumed and self._stays(row, former, pod):
+            self._update_pod(row, former, pod)
+            return
+        usage, cells = self._usage(pod), cells_of(pod)  # first: invalid quantities and times must change nothing
         if row is None:
             (row,), before = self._take_all((key,)), None
         else:
@@ -223,6 +227,30 @@ class Snapshot:
         pods.write(row, pod, cells, node=after.node, labels=after.labels, assumed=assumed)
         if before is not None:
             self._release_references(before)
+
+    def _stays(self, row: int, former: Pod, pod: Pod) -> bool:
+        """Whether a pod is observed on the same node as before, with the same labels and owner, and not terminating."""
+        before, after = former.metadata, pod.metadata
+        return (
+            pod.spec is former.spec
+            and before.labels is after.labels
+            and before.owner_references is after.owner_references
+            and before.deletion_timestamp is None
+            and after.deletion_timestamp is None
+            and (before.uid, before.creation_timestamp) == (after.uid, after.creation_timestamp)
+            and not self.pods.is_assumed(row)
+        )
+
+    def _update_pod(self, row: int, former: Pod, pod: Pod) -> None:
+        """Update a pod that stays where it is counted: most events are of this kind."""
+        if pod.status is former.status and pod.metadata.annotations is former.metadata.annotations:
+            self.pods.objects[row] = pod
+            return
+        usage, cells = self._usage(pod), state_cells_of(pod)
+        if usage is not self._counted[row]:
+            position = self.pods.position(row)
+            self._update_counts(row, usage, position, position)
+        self.pods.rewrite(row, pod, cells)
 
     def _add_pods(self, keys: Sequence[str], pods: Sequence[Pod]) -> None:
         usages, cells = [self._usage(pod) for pod in pods], columns_of(pods)  # first, as above

@@ -145,7 +145,7 @@ class View(CacheGroup):
         """The UnitedTopologies that a pod affects: by its annotations, and by its owner."""
         found = {Key(each) for each in by_topology(pod)}
         owner = pod.metadata.controller
-        if owner is None or owner.kind not in KINDS:
+        if owner is None or owner.kind not in KINDS or not self.topologies.store:
             return found
         namespace = pod.metadata.namespace
         found.update(key_of(each) for each in self.topologies_of(owner.kind, namespace, owner.name))

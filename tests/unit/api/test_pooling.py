@@ -87,15 +87,55 @@ def test_the_pod_that_was_adopted_last_is_not_examined_again(monkeypatch: pytest
     examined: list[Any] = []
     alike = pooling._Part.alike  # noqa: SLF001 - counted
 
-    def count(part: Any, one: Any, *more: Any) -> Any:
+    def count(part: Any, one: Any, *more: Any, **named: Any) -> Any:
         examined.append(one)
-        return alike(part, one, *more)
+        return alike(part, one, *more, **named)
 
     monkeypatch.setattr(pooling._Part, "alike", count)  # noqa: SLF001 - as above
     pool, pods = PodPool(), [codec.convert(tree(name), Pod) for name in ("a", "b")]
     for pod in (pods[0], pods[0], pods[1], pods[0]):
         assert pool.adopt(pod) is pod
     assert len(examined) == 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        pytest.param({}, {"spec", "status", "annotations"}, id="nothing"),
+        pytest.param({"restarts": 1}, {"spec", "annotations"}, id="restarts"),
+        pytest.param({"team": "y"}, {"spec", "status"}, id="annotations"),
+    ],
+)
+def test_a_new_version_keeps_the_objects_of_what_did_not_change(change: dict[str, Any], kept: set[str]) -> None:
+    """Whatever other pods were adopted meanwhile; its value is the one that was decoded."""
+    pool = PodPool()
+    former = pool.adopt(codec.convert(tree("a", team="x"), Pod))
+    for number in range(6):
+        other = tree(f"other-{number}", restarts=number + 2, team=f"t{number}")
+        other["spec"]["containers"][0]["image"] = f"other:{number}"
+        pool.adopt(codec.convert(other, Pod))
+    made = tree("a", **{"team": "x", **change})
+    made["metadata"]["resourceVersion"] = "2"
+    new = pool.adopt(codec.convert(made, Pod), former)
+    assert new == codec.convert(made, Pod)
+    same = {
+        "spec": new.spec is former.spec,
+        "status": new.status is former.status,
+        "annotations": new.metadata.annotations is former.metadata.annotations,
+    }
+    assert {name for name, is_same in same.items() if is_same} == kept
+    assert new.metadata.labels is former.metadata.labels
+
+
+def test_a_version_on_another_node_shares_the_rest_of_its_spec() -> None:
+    """The node is a field of the pod's own."""
+    pool = PodPool()
+    former = pool.adopt(codec.convert(tree("a"), Pod))
+    made = tree("a")
+    made["spec"]["nodeName"] = "another"
+    new = pool.adopt(codec.convert(made, Pod), former)
+    assert (new.spec.node_name, former.spec.node_name) == ("another", "node-of-a")
+    assert new.spec.containers is former.spec.containers
 
 
 def test_pods_of_a_template_one_after_another_are_not_packed_again(monkeypatch: pytest.MonkeyPatch) -> None:

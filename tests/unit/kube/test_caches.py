@@ -269,13 +269,66 @@ async def test_a_process_has_one_pool_of_the_parts_of_pods() -> None:
         assert len(stage.caches.pool) == 1
 
 
-async def test_a_subscription_without_replay_hears_of_changes_only() -> None:
-    """Whoever reads the store in parts subscribes first."""
-    stage, seen = Stage(), list[str]()
-    stage.put("a")
-    cache = stage.caches.open(Pod)
-    async with stage.running(cache):
-        cache.subscribe(added=lambda pod: seen.append(pod.metadata.name), replay=False)
-        stage.put("b")
+@pytest.mark.parametrize("change", ["nothing", "update", "delete", "replace"])
+async def test_a_late_handler_is_told_of_many_objects_in_parts(change: str) -> None:
+    """Other tasks run in between; what happens to an object meanwhile is reported once, as the handler must see it."""
+    stage, seen = Stage(), list[tuple[str, str]]()
+    for number in range(250):
+        stage.put(f"p{number:03}")
+    first = stage.caches.open(Pod)
+    async with stage.running(first):
+        late = stage.caches.open(Pod)
+        late.subscribe(
+            added=lambda pod: seen.append(("added", pod.metadata.name)),
+            updated=lambda _, pod: seen.append(("updated", pod.metadata.name)),
+            deleted=lambda pod: seen.append(("deleted", pod.metadata.name)),
+        )
+        assert (seen, [each.synced for each in (late, first)]) == ([], [False, True])
+        for name in ("p000", "p249"):
+            if change in ("delete", "replace"):
+                stage.server.drop(*PODS, f"default/{name}")
+            if change in ("update", "replace"):
+                stage.put(name, node="n1")
+        await asyncio.sleep(0)
+        assert 0 < len(seen) < 250, "other tasks run in between"
+        await late.wait_synced()
         await stage.clock.advance(0)
-    assert seen == ["b"]
+    told = {f"p{number:03}": [kind for kind, name in seen if name == f"p{number:03}"] for number in range(250)}
+    assert all(kinds == ["added"] for name, kinds in told.items() if name not in ("p000", "p249"))
+    possible = {
+        "nothing": [["added"]],
+        "update": [["added"], ["added", "updated"]],
+        "delete": [[], ["added", "deleted"]],
+        "replace": [["added"], ["added", "deleted", "added"]],
+    }
+    assert told["p000"] in possible[change]
+    assert told["p249"] in possible[change]
+
+
+async def test_a_handler_that_leaves_is_told_nothing_more() -> None:
+    """A component may end while it is told of what there is."""
+    stage, seen = Stage(), list[str]()
+    for number in range(250):
+        stage.put(f"p{number}")
+    first = stage.caches.open(Pod)
+    async with stage.running(first):
+        late = stage.caches.scope()
+        late.open(Pod).subscribe(added=lambda pod: seen.append(pod.metadata.name))
+        await asyncio.sleep(0)
+        late.close()
+        told = len(seen)
+        await stage.clock.advance(0)
+    assert 0 < told == len(seen) < 250
+
+
+async def test_a_late_handler_may_take_objects_together() -> None:
+    """As those that are listed together."""
+    stage, seen = Stage(), list[int]()
+    for number in range(250):
+        stage.put(f"p{number}")
+    first = stage.caches.open(Pod)
+    async with stage.running(first):
+        late = stage.caches.open(Pod)
+        late.subscribe(added=lambda _: seen.append(1), added_all=lambda pods: seen.append(len(pods)))
+        await late.wait_reported()
+    assert seen == [100, 100, 50]

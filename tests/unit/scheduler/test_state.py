@@ -50,6 +50,46 @@ def used(state: SchedulerState, name: str) -> int:
     return int(state.snapshot.nodes.pods[row])
 
 
+def test_pods_that_are_listed_together_are_handled_as_one_by_one() -> None:
+    """Those with a node, those that wait, those of others, finished ones, and one whose binding is on its way."""
+    listed = [
+        pod("placed").on("a").labels(app="web").requests(cpu="1"),
+        pod("done").on("a").phase("Succeeded"),
+        waiting("new"),
+        pod("of-another"),
+        waiting("assumed").on("b"),
+    ]
+    together, one_by_one = (new_state(node("a"), node("b"), waiting("assumed")) for _ in range(2))
+    for state in (together, one_by_one):
+        attempt(state)
+    together.pods_added([each.build() for each in listed])
+    for each in listed:
+        one_by_one.pod_updated(None, each.build())
+    assert together.assumed == one_by_one.assumed == {}
+    assert [each.pod.metadata.name for each in together.queued_pods()] == ["new"]
+    for state in (together, one_by_one):
+        assert [(name, used(state, name)) for name in ("a", "b")] == [("a", 1), ("b", 1)]
+        assert len(list(state.queued_pods())) == 1
+
+
+def test_a_listed_pod_requeues_the_pods_that_it_helps() -> None:
+    """As one that is reported by itself."""
+    follower = waiting("follower").affinity(
+        {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "leader"}}}
+                ]
+            }
+        }
+    )
+    state = new_state(node("a"), follower)
+    assert attempt(state).node == ""
+    assert state.queue.has_unschedulable
+    state.pods_added([pod("leader").on("a").labels(app="leader").build()])
+    assert not state.queue.has_unschedulable
+
+
 def test_a_pod_counts_on_its_node_from_the_decision_on() -> None:
     """The next pod sees it there, long before the API server does."""
     state = new_state(

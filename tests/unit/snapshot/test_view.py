@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from trimtab.api.pods import Pod
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.counts import TallyKey
 from trimtab.snapshot.nodes import ABSENT
-from trimtab.snapshot.pods import NEVER, NOWHERE
+from trimtab.snapshot.pods import _OWN_COLUMNS, NEVER, NOWHERE
 from trimtab.snapshot.requests import compute
 from trimtab.testing.builders import PodBuilder, cluster, node, pod
 
@@ -378,6 +379,69 @@ def test_pods_that_are_added_together_count_as_one_after_the_other(
     for each in (view, twin):
         apply(each, later)
     assert observed(view) == observed(twin)
+
+
+@st.composite
+def some_versions(draw: st.DrawFn) -> PodBuilder:
+    """A version of one of two pods, of which most are like others but for their status."""
+    made = pod(f"p{draw(st.integers(0, 1))}").labels(app=draw(st.sampled_from(["web", "web", "web", "db"])))
+    made.on(draw(st.sampled_from(["a", "a", "a", "x"]))).uid(draw(st.sampled_from(["first"] * 7 + ["second"])))
+    made.created(draw(st.sampled_from(["2026-03-01T08:00:00Z"] * 7 + ["2026-03-02T08:00:00Z"])))
+    made.requests(cpu="250m").phase(draw(st.sampled_from(["Running", "Running", "Pending", "Failed"])))
+    if draw(st.booleans()):
+        made.ready(f"2026-03-0{draw(st.integers(1, 2))}T09:00:00Z")
+    if draw(st.booleans()):
+        made.restarts(draw(st.integers(0, 2)))
+    if draw(st.booleans()):
+        made.cost(draw(st.sampled_from(["-1", "5", "x"])))
+    if draw(st.integers(0, 7)) == 0:
+        made.terminating()
+    if draw(st.booleans()):
+        made.owned_by(draw(st.sampled_from(["web", "web", "web", "other"])))
+    return made
+
+
+@settings(max_examples=300, deadline=None)
+@given(versions=st.lists(some_versions(), min_size=2, max_size=25), assumed=st.integers(0, 30))
+def test_a_version_that_shares_parts_with_the_last_counts_as_any_other(
+    versions: list[PodBuilder], assumed: int
+) -> None:
+    """The informer lets each version share what has not changed; a view that compares everything is the measure."""
+    view, twin = (cluster("z1: a b", "z2: x y").snapshot() for _ in range(2))
+    former: dict[str, Pod] = {}
+    for number, made in enumerate(versions):
+        new = view.pool.adopt(made.build(), former.get(made.build().key))
+        if number == assumed:
+            view.assume(new, "b")
+            twin.assume(made.build(), "b")
+        view.put(new)
+        twin.put(made.build())
+        former[new.key] = new
+        assert observed(view) == observed(twin)
+        for name in (*_OWN_COLUMNS, "assumed", "owner", "labels"):
+            assert view.pods.column(name).tolist() == twin.pods.column(name).tolist(), name
+
+
+def test_a_pod_that_its_owner_releases_is_no_longer_found_by_it() -> None:
+    """Also if it shares everything else with the version before."""
+    view = cluster("z1: a").snapshot()
+    owned = pod("p").on("a").owned_by("web").build()
+    view.put(owned)
+    owner = owned.metadata.owner_references[0].uid
+    assert view.pods.owned_by(owner).tolist() == [view.pods.rows.index["default/p"]]
+    metadata = msgspec.structs.replace(owned.metadata, owner_references=())
+    view.put(msgspec.structs.replace(owned, metadata=metadata))
+    assert view.pods.owned_by(owner).tolist() == []
+
+
+def test_an_unchanged_pod_takes_the_place_of_an_assumed_one() -> None:
+    """Also if it is the object that was assumed."""
+    view = cluster("z1: a").snapshot()
+    view.assume(pod("p").build(), "a")
+    assumed = view.pod("default/p")
+    assert assumed is not None
+    view.put(assumed)
+    assert not view.pods.column("assumed")[view.pods.rows.index["default/p"]]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.caches import Cache
 from trimtab.kube.clocks import SECOND, Clock
-from trimtab.kube.stores import key_of
 from trimtab.placement.decisions import Outcome
 from trimtab.placement.engine import place
 from trimtab.placement.profiles import Profile, default_profile
@@ -52,8 +51,6 @@ ASSUMED_SECONDS = 30.0
 """How long a pod is assumed on the node that was found for it."""
 _CATCH_UP = 20
 """How many pods of other processes are assumed before a simulation; there is no time for hundreds of them."""
-_PART = 100
-"""How many objects are put into the snapshot before other tasks run: one to two milliseconds."""
 
 ProfileOf = Callable[[str], Profile]
 """The profile that places pods with this `schedulerName`."""
@@ -104,20 +101,14 @@ class Simulation:
         self._followed: tuple[Cache[Any], ...] = (*self._required, view.clonesets)
 
     def follow(self) -> None:
-        """Keep the snapshot current from now on, with all objects that there are."""
+        """Keep the snapshot current from now on; see `wait_filled`."""
         for cache in self._followed:
-            self._subscribe(cache, replay=True)
+            cache.subscribe(added=self.seen, updated=lambda _, new: self.seen(new), deleted=self.gone)
 
-    async def follow_in_parts(self) -> None:
-        """The same, while other tasks run in between."""
+    async def wait_filled(self) -> None:
+        """Wait until the snapshot has all objects that there were: many are put into it in parts."""
         for cache in self._followed:
-            self._subscribe(cache, replay=False)
-        for cache in self._followed:
-            for number, each in enumerate(cache.store):
-                if cache.get(key_of(each)) is each:  # else the subscription has reported what became of it
-                    self.seen(each)
-                if number % _PART == _PART - 1:
-                    await asyncio.sleep(0)
+            await cache.wait_reported()
 
     @property
     def synced(self) -> bool:
@@ -213,9 +204,6 @@ class Simulation:
         self._waiting.pop(reservation, None)
         self.forget(reservation)
 
-    def _subscribe(self, cache: Cache[Any], *, replay: bool) -> None:
-        cache.subscribe(added=self.seen, updated=lambda _, new: self.seen(new), deleted=self.gone, replay=replay)
-
 
 class SimulationOnDemand:
     """A component with a simulation, which is filled when the first UnitedTopology needs it."""
@@ -238,7 +226,8 @@ class SimulationOnDemand:
     async def run(self) -> None:
         """Fill the snapshot once it is needed; the caches keep it current."""
         await self._needed.wait()
-        await self.simulation.follow_in_parts()
+        self.simulation.follow()
+        await self.simulation.wait_filled()
         self._is_filled = True
         await asyncio.Event().wait()
 

@@ -65,7 +65,8 @@ class Returner:
         if workload is None or (returning.strategy_of(topology) is None and not topology.status.returns):
             return None
         shown = with_template(workload, self._view.sets_of(workload))
-        with _Rooms(self._simulated(), topology, shown, self._allowed_fields) as rooms:
+        simulation = await self._filled_simulation()
+        with _Rooms(simulation, topology, shown, self._allowed_fields) as rooms:
             found = returning.plan_returns(
                 topology,
                 counted.members,
@@ -78,11 +79,13 @@ class Returner:
         await self._evict(topology, found.moves, found.target)
         return found.recheck
 
-    def _simulated(self) -> Simulation:
+    async def _filled_simulation(self) -> Simulation:
         if self._simulation is None:
             self._simulation = Simulation(self._view, self._clock)
             self._simulation.follow()
-        return self._simulation
+        simulation = self._simulation
+        await simulation.wait_filled()
+        return simulation
 
     async def _evict(self, topology: UnitedTopology, members: Sequence[Member], target: str) -> None:
         for member in members:

@@ -68,8 +68,10 @@ class Triggers:
             self._queue.add_after(key, _COLLECT_SECONDS)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        for key in self._view.affected_by_pod(old) | self._view.affected_by_pod(new):
-            self._queue.add_after(key, _COLLECT_SECONDS)
+        self._pod(new)
+        before, after = old.metadata, new.metadata
+        if before.annotations != after.annotations or before.owner_references != after.owner_references:
+            self._pod(old)
 
     def _node(self, node: Node) -> None:
         for key in self._waiting_for_node.pop(node.metadata.name, ()):

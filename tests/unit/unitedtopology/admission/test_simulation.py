@@ -16,11 +16,11 @@ from trimtab.api.core import Namespace, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.kube import informers
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.testing.builders import PodBuilder, pod
-from trimtab.unitedtopology.admission import simulation as simulation_module
 from trimtab.unitedtopology.admission.simulation import (
     ASSUMED_SECONDS,
     Simulation,
@@ -295,7 +295,7 @@ async def test_a_simulation_is_filled_when_the_first_topology_needs_it(stage: St
 
 async def test_other_tasks_run_while_a_simulation_is_filled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large cluster takes long: requests are answered meanwhile."""
-    monkeypatch.setattr(simulation_module, "_PART", 2)
+    monkeypatch.setattr(informers, "PART", 2)
     for number in range(2, 6):
         await stage.world.user.create(Node, {"metadata": {"name": f"n{number}"}})
     await stage.world.settle()
@@ -308,9 +308,10 @@ async def test_other_tasks_run_while_a_simulation_is_filled(stage: Stage, monkey
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(look())
-    await simulation.follow_in_parts()
+    simulation.follow()
+    await simulation.wait_filled()
     await cancel(looking)
-    assert sizes[:2] == [2, 4]
+    assert sizes[:3] == [0, 2, 4]
     assert len(simulation.snapshot.nodes) == 5
 
 
