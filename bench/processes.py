@@ -18,13 +18,14 @@ import os
 import random
 import re
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -45,6 +46,8 @@ from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.server import Server
 
 NODES, PODS, SIZE, ZONES = 5_000, 50_000, 100, 3
+RUNS = 3
+"""How often each process is started; the median is taken, because the speed of a machine varies."""
 LARGE = 15_000, 150_000
 """The nodes and pods of a large cluster."""
 SETS: dict[str, tuple[str, ...]] = {
@@ -94,6 +97,25 @@ class Start:
             f" {self.resident:6.0f} MiB (peak {self.peak:.0f})"
             f" {total:3} watches ({pods} of pods) {self.connections:3} connections;"
             f" {self.changes:.2f} cores for {_RATE} changes/s, late {self.late} of {self.turns} times"
+        )
+
+    @classmethod
+    def typical(cls, starts: Sequence[Start]) -> Start:
+        """The median of each figure of several starts, and the delays of all of them."""
+
+        def middle(figure: Callable[[Start], float]) -> float:
+            return statistics.median(map(figure, starts))
+
+        return cls(
+            cpu=middle(lambda start: start.cpu),
+            ready=middle(lambda start: start.ready),
+            resident=middle(lambda start: start.resident),
+            peak=middle(lambda start: start.peak),
+            watches=starts[-1].watches,
+            connections=max(start.connections for start in starts),
+            changes=middle(lambda start: start.changes),
+            late=sum(start.late for start in starts),
+            turns=sum(start.turns for start in starts),
         )
 
     def tree(self) -> dict[str, float]:
@@ -332,20 +354,18 @@ def _get(port: int, path: str) -> str:
         return ""
 
 
-def measure_all(nodes: int, pods: int, names: Sequence[str] = tuple(SETS)) -> dict[str, Any]:
-    """What each set of components costs, one after the other; a line of progress for each."""
+def measure_all(nodes: int, pods: int, names: Sequence[str] = tuple(SETS), runs: int = RUNS) -> dict[str, Any]:
+    """What each set of components costs, one after the other and all of them several times; a line for each start."""
     modules = ", ".join(f"trimtab.app.{each}" for each in ("admission", "control", "dashboard", "scheduling"))
     subprocess.run([sys.executable, "-c", f"import {modules}"], env=_ENVIRONMENT, check=True)  # noqa: S603 - our own
     beside = calibration() * 1e3
-    starts: dict[str, Start] = {}
+    starts: dict[str, list[Start]] = {name: [] for name in names}
     with cluster(nodes, pods) as (kubeconfig, server):
-        for name in names:
-            starts[name] = start = measure(SETS[name], kubeconfig, server)
-            print(start.row(name), flush=True)
-            watches = ", ".join(f"{each} {count}" for each, count in sorted(start.watches.items()))
-            print(f"{'':26} {watches}", flush=True)
-    sets = {name: start.tree() for name, start in starts.items()}
-    return {"nodes": nodes, "pods": pods, "calibration ms": round(beside, 2), "sets": sets}
+        for name in (*names,) * runs:
+            starts[name].append(measure(SETS[name], kubeconfig, server))
+            print(starts[name][-1].row(name), flush=True)
+    sets = {name: Start.typical(found).tree() for name, found in starts.items()}
+    return {"nodes": nodes, "pods": pods, "runs": runs, "calibration ms": round(beside, 2), "sets": sets}
 
 
 def main() -> None:
@@ -354,8 +374,11 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted(SETS), action="append", help="this process instead of all; repeatable")
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--pods", type=int, default=PODS)
+    parser.add_argument("--runs", type=int, default=RUNS, help="how often each process is started")
     options = parser.parse_args()
-    result = measure_all(options.nodes, options.pods, options.only or tuple(SETS))
+    result = measure_all(options.nodes, options.pods, options.only or tuple(SETS), options.runs)
+    for name, figures in result["sets"].items():
+        print(f"{name:26} {', '.join(f'{figure} {value}' for figure, value in figures.items())}")
     print(f"{options.nodes} nodes, {options.pods} pods; calibration {result['calibration ms']} ms")
 
 

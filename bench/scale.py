@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,11 @@ FIGURES: Mapping[str, Callable[[Options], Mapping[str, Any] | None]] = {
 """By name; None where a figure needs a control plane and there is none."""
 
 
+def _stop(number: int, _: object) -> None:
+    """End as SIGINT does, so that the processes of a control plane end, too."""
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Measure what was asked for, one after the other."""
     parser = argparse.ArgumentParser(prog="make bench-scale", description=__doc__)
@@ -88,6 +94,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="turns of each scheduler with each kind of constraints")
     parser.add_argument("--pods", type=int, default=1_000, help="pods of a turn")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _stop)
     options = Options(given.control_plane, given.rounds, given.pods)
     for name in [given.only] if given.only else FIGURES:
         print(name, flush=True)

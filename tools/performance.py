@@ -52,7 +52,8 @@ _PROCESSES = """
 `trimtab run` on the lab's API server, measured when the process is ready, leads and watches pods: processor time and
 seconds since its start, memory, and what the server counts of its watches and connections. Then 2,000 pods change a
 second, for five seconds: the cores that this takes, and how often the event loop was more than 50 ms late since the
-start, of how many measurements (ten a second).
+start, of how many measurements (ten a second). Each process is started several times; the figures are medians, and
+delays are those of all starts.
 """
 _PROCESSES_ROWS = """
 | components | CPU, s | ready after, s | MiB (peak) | watches (of pods) | connections | cores for changes | late |
@@ -198,7 +199,8 @@ def _processes(results: Mapping[str, Any]) -> Iterator[str]:
         times = f"{start['CPU s']} | {start['ready after s']}"
         changes = f"{start['cores for changes']} | {start['late']} of {start['turns']}"
         yield f"| {name} | {times} | {memory} | {watches} | {start['connections']} | {changes} |"
-    yield f"\n{results['nodes']:,} nodes and {results['pods']:,} pods; calibration {results['calibration ms']} ms."
+    size, runs = f"{results['nodes']:,} nodes and {results['pods']:,} pods", results.get("runs", 1)
+    yield f"\n{size}, {runs} start{'s' * (runs > 1)}; calibration {results['calibration ms']} ms."
 
 
 def _growth(results: Mapping[str, Any]) -> Iterator[str]:
