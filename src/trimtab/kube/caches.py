@@ -118,8 +118,8 @@ class Cache(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether the first list, in a term the first of the term, is complete, and its handlers know the objects."""
-        return self.informer.lists >= self._lists and not any(each.unreported for each in self._handlers)
+        """Whether the first list, in a term the first of the term, is complete."""
+        return self.informer.lists >= self._lists
 
     @property
     def is_known(self) -> bool:
