@@ -51,6 +51,7 @@ from trimtab.unitedtopology.admission.simulation import Simulation, SimulationOn
 from trimtab.unitedtopology.levels import Levels
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab.unitedtopology.readiness import evaluator
+from trimtab.unitedtopology.validation import BackgroundValidation
 from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
@@ -194,7 +195,8 @@ class _Topologies:
             caches=dependencies.caches,
         )
         evaluate = evaluator(pod_webhook=True, allowed_fields=allowed, owners=owners)
-        self.levels = Levels(self.view, evaluate=evaluate)
+        validation = BackgroundValidation(self.view.topologies, allowed_fields=allowed, owners=owners)
+        self.levels = Levels(self.view, evaluate=evaluate, validation=validation)
         annotator = PodAnnotator(client, dependencies.topology_metrics)
         settle = dependencies.configuration.scale_down.settle_milliseconds / 1000
         self.preparation = ScaleDownPreparation(

@@ -34,6 +34,7 @@ from trimtab.subsets.members import Member
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.readiness import Evaluate
 from trimtab.unitedtopology.targets import Target
+from trimtab.unitedtopology.validation import BackgroundValidation
 from trimtab.unitedtopology.view import BY_CONTROLLER, View
 
 
@@ -70,9 +71,11 @@ def _band(pod: PodLevel, subsets: int, floor: int, *, is_old: bool) -> Band:
 class Levels:
     """The bands of pods, for scale-down plans and policies, which must keep to them."""
 
-    def __init__(self, view: View, *, evaluate: Evaluate) -> None:
+    def __init__(self, view: View, *, evaluate: Evaluate, validation: BackgroundValidation | None = None) -> None:
+        """`validation` is that of large UnitedTopologies, which do not apply before its end."""
         self._view = view
         self._evaluate = evaluate
+        self._validation = validation
 
     def __call__(
         self, kind: str, namespace: str, name: str, *, replicas: int | None = None
@@ -97,7 +100,7 @@ class Levels:
     def _bands(self, kind: str, namespace: str, name: str, replicas: int | None) -> list[tuple[Pod, Band]] | None:
         topology, size = self._topology(kind, namespace, name, replicas)
         target = None if topology is None else self._view.target(topology)
-        if topology is None or target is None or not self._evaluate(topology, self._view).is_effective:
+        if topology is None or target is None or not self._is_effective(topology):
             return None
         pods = [pod for pod in self._view.pods_of(topology, target) if pod.active]
         size = self._expected_size(target, pods) if size is None else size
@@ -126,7 +129,12 @@ class Levels:
 
     def _first(self, kind: str, namespace: str, name: str) -> UnitedTopology | None:
         topologies = self._view.topologies_of(kind, namespace, name)
-        return next((each for each in topologies if self._evaluate(each, self._view).is_effective), None)
+        return next(filter(self._is_effective, topologies), None)
+
+    def _is_effective(self, topology: UnitedTopology) -> bool:
+        if self._validation is not None and self._validation.is_running(topology):
+            return False
+        return self._evaluate(topology, self._view).is_effective
 
     def _has_all_pods(self, replicaset: ReplicaSet) -> bool:
         """Whether a ReplicaSet has all pods of its owner: its size then is the owner's."""

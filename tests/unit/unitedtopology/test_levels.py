@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,9 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.ranking.costs import SPACING, Band, Level
 from trimtab.subsets.members import Member
 from trimtab.unitedtopology import costs
-from trimtab.unitedtopology.levels import bands
+from trimtab.unitedtopology.levels import Levels, bands
+from trimtab.unitedtopology.readiness import Cluster, Readiness, evaluator
+from trimtab.unitedtopology.validation import BackgroundValidation
 
 
 def topology(*most: int | str | None) -> UnitedTopology:
@@ -118,6 +121,27 @@ async def test_an_unexpired_target_size_is_used(cluster: TopologyCluster) -> Non
     assert stand(dict(cluster.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
     await cluster.advance(16)
     assert stand(dict(cluster.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
+
+
+async def test_a_united_topology_does_not_apply_while_it_is_validated(cluster: TopologyCluster) -> None:
+    """To ask whether a large one is valid would keep the event loop busy."""
+    await cluster.deploy(4)
+    await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
+    running, evaluated = True, list[str]()
+
+    class Validation:
+        def is_running(self, _: UnitedTopology) -> bool:
+            return running
+
+    def evaluate(topology: UnitedTopology, among: Cluster) -> Readiness:
+        evaluated.append(topology.metadata.name)
+        return evaluator(pod_webhook=True)(topology, among)
+
+    levels = Levels(cluster.controller.view, evaluate=evaluate, validation=cast("BackgroundValidation", Validation()))
+    assert levels.tiers("Deployment", "default", "web", 2) is None
+    assert evaluated == []
+    running = False
+    assert len(levels.tiers("Deployment", "default", "web", 2) or {}) == 4
 
 
 async def test_without_a_united_topology_there_are_no_bands(cluster: TopologyCluster) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +14,8 @@ from trimtab.api import codec, unitedtopology
 from trimtab.api.documents import JSON
 from trimtab.api.unitedtopology import UnitedTopology, validation
 from trimtab.api.unitedtopology.validation import _subset_problems
-from trimtab.unitedtopology.validation import validate_large
+from trimtab.kube.caches import Cache
+from trimtab.unitedtopology.validation import BackgroundValidation, validate_large
 
 
 def patched(size: int, salt: str = "x") -> JSON:
@@ -51,6 +54,52 @@ async def test_a_large_one_is_validated_in_another_thread_and_then_known(threads
 async def test_a_small_one_is_not_validated_ahead(threads: list[str]) -> None:
     """It takes less time than a thread."""
     await validate_large(topology(patched(100)))
+    assert threads == []
+
+
+class StubCache:
+    """A cache that reports what a test says."""
+
+    def subscribe(
+        self, *, added: Callable[[UnitedTopology], None], updated: Callable[[UnitedTopology, UnitedTopology], None]
+    ) -> None:
+        """Remember the functions."""
+        self.added, self.updated = added, updated
+
+
+def generation(number: int, *subsets: JSON) -> UnitedTopology:
+    """A generation of a UnitedTopology."""
+    tree = topology_tree(*subsets)
+    tree["metadata"] |= {"uid": "one", "generation": number}
+    return codec.convert(tree, UnitedTopology)
+
+
+async def test_a_large_one_is_validated_when_it_appears_and_when_its_spec_changes(threads: list[str]) -> None:
+    """In the background; until its end it is known to be running."""
+    cache = StubCache()
+    background = BackgroundValidation(cast("Cache[UnitedTopology]", cache))
+    first, second = generation(1, patched(20_000)), generation(2, patched(20_000, "y"))
+    cache.added(first)
+    assert [background.is_running(each) for each in (first, second)] == [True, False]
+    while background.is_running(first):
+        await asyncio.sleep(0.001)
+    assert len(threads) == 1
+    cache.updated(first, generation(1, patched(20_000)))
+    assert not background.is_running(first), "only its status has changed"
+    cache.updated(first, second)
+    assert [background.is_running(each) for each in (first, second)] == [False, True]
+    while background.is_running(second):
+        await asyncio.sleep(0.001)
+    assert len(threads) == 2
+    assert "MainThread" not in threads
+
+
+async def test_a_small_one_is_not_validated_in_the_background(threads: list[str]) -> None:
+    """Its result is computed where it is needed."""
+    cache = StubCache()
+    background = BackgroundValidation(cast("Cache[UnitedTopology]", cache))
+    cache.added(generation(1, patched(100)))
+    assert not background.is_running(generation(1, patched(100)))
     assert threads == []
 
 

@@ -42,7 +42,7 @@ from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab.unitedtopology.readiness import Readiness, evaluator
 from trimtab.unitedtopology.targets import Target
-from trimtab.unitedtopology.validation import validate_large
+from trimtab.unitedtopology.validation import BackgroundValidation, validate_large
 from trimtab.unitedtopology.view import View
 
 COMPONENT = "trimtab-unitedtopology"
@@ -90,7 +90,10 @@ class Controller:
         self._evaluate = evaluator(
             pod_webhook=settings.pod_webhook, allowed_fields=settings.allowed_fields, owners=settings.owners
         )
-        self.levels = levels.Levels(self.view, evaluate=self._evaluate)
+        validation = BackgroundValidation(
+            self.view.topologies, allowed_fields=settings.allowed_fields, owners=settings.owners
+        )
+        self.levels = levels.Levels(self.view, evaluate=self._evaluate, validation=validation)
         self._annotator = PodAnnotator(client, self.metrics)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self._counter = StatusCounter(client, self.view, self.metrics, self._recorder)
