@@ -45,6 +45,8 @@ class HoldOutcome(StrEnum):
     ROLLOUT = "rollout"
     """Pods are of several revisions, and the rollout decides which are deleted: those of a CloneSet, or those of a
     workload none of whose ReplicaSets the request shrinks."""
+    CREATING = "creating"
+    """Pods are still being created: there are no more than are to stay, and which of those to come go is not known."""
     FOREIGN_COSTS = "foreign-costs"
     """Costs of other programs leave no choice."""
     UNRANKED = "unranked"
@@ -67,6 +69,7 @@ FALLBACKS = frozenset(
         HoldOutcome.FOREIGN_COSTS,
         HoldOutcome.CONFLICT,
         HoldOutcome.ROLLOUT,
+        HoldOutcome.CREATING,
         HoldOutcome.UNRANKED,
         HoldOutcome.RATE_LIMITED,
         HoldOutcome.BUSY,

@@ -45,7 +45,7 @@ from trimtab.scaledown.policy.explicit_ranks import explicit_ranks
 from trimtab.scaledown.policy.workloads import workload_ref
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan, ForeignCosts
-from trimtab.scaledown.stability import is_stable
+from trimtab.scaledown.stability import is_rolling_out, is_stable
 from trimtab.scaledown.view import View, Workload
 from trimtab.snapshot import Snapshot
 
@@ -146,7 +146,22 @@ class Planner:
         if policy is None:
             return HoldOutcome.UNRANKED
         sizes = self._sizes(workload, size)
-        return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
+        plans = await self._plans(checked, workload, policy, sizes)
+        return PlannedRequest(policy, plans) if plans else self._without_plans(workload, policy, sizes)
+
+    def _without_plans(
+        self, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
+    ) -> PlannedRequest | HoldOutcome:
+        """No controller has pods to lose: an outcome, if one of these may have some by the time it is resized."""
+        if not any(self._is_to_grow(each) for each in sizes):
+            return PlannedRequest(policy, ())
+        if is_rolling_out(self._view, workload):
+            return HoldOutcome.ROLLOUT
+        is_behind = workload.status.replicas > sum(each.after for each in sizes)
+        return HoldOutcome.NOT_SYNCED if is_behind else HoldOutcome.CREATING
+
+    def _is_to_grow(self, size: ControllerSize) -> bool:
+        return sum(pod.active for pod in self._view.pods_of(size.uid)) < size.before
 
     async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
         """The plans for a request that was admitted, as things are now; none if some pods have no rank any more."""
@@ -165,7 +180,8 @@ class Planner:
         policy = self._policy(checked, workload, sizes)
         if checked.policy.ranked_by and not await self._is_ranked(policy, sizes):
             return HoldOutcome.UNRANKED
-        return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes, is_awaited=False))
+        plans = await self._plans(checked, workload, policy, sizes, is_awaited=False)
+        return PlannedRequest(policy, plans) if plans else self._without_plans(workload, policy, sizes)
 
     async def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
         """The plans for a request that is not going to be delivered: what would have been possible."""

@@ -32,6 +32,7 @@ _REASONS: Mapping[HoldOutcome, str] = {
     HoldOutcome.LATE: "Trimtab did not decide in time",
     HoldOutcome.FOREIGN_COSTS: "deletion costs of other writers prevent it",
     HoldOutcome.ROLLOUT: "its pods are of several revisions, and which of them are deleted first is not known yet",
+    HoldOutcome.CREATING: "its pods are still being created, and which of them are deleted first is not known yet",
     HoldOutcome.CONFLICT: "another workload selects the same pods",
 }
 """Why a scale-down was not planned although a policy applies."""

@@ -176,11 +176,11 @@ class Deployed:
     ("pods", "size", "found"),
     [
         pytest.param(6, 4, HoldOutcome.NOT_SYNCED, id="a larger ReplicaSet"),
-        pytest.param(4, 6, None, id="further pods"),
+        pytest.param(4, 6, HoldOutcome.NOT_SYNCED, id="further pods"),
         pytest.param(4, 4, HoldOutcome.NOT_SYNCED, id="both"),
     ],
 )
-async def test_what_a_workload_counts_is_waited_for_a_moment(pods: int, size: int, found: HoldOutcome | None) -> None:
+async def test_what_a_workload_counts_is_waited_for_a_moment(pods: int, size: int, found: HoldOutcome) -> None:
     """Until our own watches have shown it; without a ReplicaSet that loses pods then, nothing is planned."""
     behind = Deployed(pods=pods, size=size)
     async with behind.planning(5) as planning:
@@ -196,7 +196,29 @@ async def test_what_a_workload_counts_is_waited_for_a_moment(pods: int, size: in
     async with behind.planning(5) as planning:
         await behind.clock.advance(0.35)
         planned = planning.result()
-        assert (planned if isinstance(planned, HoldOutcome) else None) is found
+        assert planned is found
+
+
+async def test_a_request_during_the_creation_of_pods_is_not_planned() -> None:
+    """Its ReplicaSet has no more pods than are to stay, and others may exist by the time it is resized."""
+    growing = Deployed(pods=4, size=6, counted=4)
+    async with growing.checked(5) as checked:
+        assert await growing.planner.plan(checked) is HoldOutcome.CREATING
+        assert await growing.planner.preview(checked) is HoldOutcome.CREATING
+    complete = Deployed(pods=5, size=5, counted=5)
+    async with complete.checked(5) as checked:
+        planned = await complete.planner.plan(checked)
+        assert isinstance(planned, module.PlannedRequest)
+        assert planned.plans == ()
+
+
+async def test_a_request_while_a_rollout_creates_pods_is_left_to_the_rollout() -> None:
+    """Its newest ReplicaSet has been resized, and its pods are to come: none of those that exist has to go."""
+    rolling = Deployed(pods=2, size=6, counted=3)
+    rolling.resize(1, "old")
+    async with rolling.checked(4) as checked:
+        planned, _ = await asyncio.gather(rolling.planner.plan(checked), rolling.clock.advance(0.35))
+        assert planned is HoldOutcome.ROLLOUT
 
 
 async def test_what_is_left_of_an_admitted_request_is_planned_by_the_pods_that_are_there() -> None:
