@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,8 @@ from trimtab_lab.nodes import operations
 
 NODES_PER_ZONE = 4
 _READY_SECONDS = 90.0
+_TOUCH_SECONDS = 10.0
+_TOUCHED = "soak.trimtab.dev/touched"
 
 
 @dataclass
@@ -95,12 +99,27 @@ class Zones:
         await operations.uncordon(self.stage.client, names)
 
     async def wait_ready(self) -> None:
-        """Wait until all nodes are ready and have no taint but the run's own."""
-        deadline = time.monotonic() + _READY_SECONDS
+        """Wait until all nodes are ready and have no taint but the run's own.
+
+        kube-controller-manager updates the taints of a node when that changes. If the write fails, as during an outage
+        of etcd, it tries again only after the next change; so nodes that stay tainted are changed.
+        """
+        began = touched = time.monotonic()
         while not (nodes := await self._nodes()) or not all(map(is_usable, nodes)):
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > began + _READY_SECONDS:
                 raise processes.ProcessError(f"nodes are not ready after {_READY_SECONDS:.0f} s")
+            if now > touched + _TOUCH_SECONDS:
+                touched = now
+                await self._touch([node for node in nodes if not is_usable(node)])
             await asyncio.sleep(0.3)
+
+    async def _touch(self, nodes: Iterable[JSON]) -> None:
+        """Change an annotation of these nodes."""
+        patch = {"metadata": {"annotations": {_TOUCHED: str(time.time_ns())}}}
+        for node in nodes:
+            with contextlib.suppress(ApiError):
+                await self.stage.client.patch(workloads.NODES, node["metadata"]["name"], patch)
 
     async def close(self) -> None:
         """Stop the simulation."""

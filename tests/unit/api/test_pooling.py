@@ -189,3 +189,23 @@ def test_annotations_of_network_plugins_are_not_kept() -> None:
     made = tree("a")
     made["metadata"]["annotations"] = {"cni.projectcalico.org/podIP": "192.0.2.1/32", "example.com/cost": "7"}
     assert trim(codec.convert(made, Pod)).metadata.annotations == {"example.com/cost": "7"}
+
+
+def test_annotations_that_recur_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if pods with others were adopted in between; but not more of them than fit."""
+    pool = PodPool()
+    pods = [pool.adopt(codec.convert(tree(f"p{at}", team=team), Pod)) for at, team in enumerate("xyzy")]
+    assert pods[3].metadata.annotations is pods[1].metadata.annotations
+    monkeypatch.setattr(pooling, "_ANNOTATIONS_LIMIT", 2)
+    for number in range(5):
+        pool.adopt(codec.convert(tree(f"q{number}", team=str(number)), Pod))
+    assert len(pool._annotations) <= 2  # noqa: SLF001 - the memory that it holds
+
+
+def test_the_texts_of_conditions_are_kept_once() -> None:
+    """Each is decoded anew, and there are few of them."""
+    conditions = [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}]
+    document = msgspec.json.encode({"metadata": {"name": "a"}, "status": {"conditions": conditions}})
+    first, second = (trim(codec.decode(document, Pod)).status.conditions[0] for _ in range(2))
+    assert first.reason is second.reason
+    assert (first.type is second.type, first.status is second.status) == (True, True)
