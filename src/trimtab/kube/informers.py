@@ -29,7 +29,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from trimtab.api.pods import Pod
 from trimtab.api.pooling import PodPool, trim
@@ -395,10 +395,10 @@ class Informer(Generic[T]):
             await asyncio.sleep(0)
         self._waiters.wake()
 
-    def _adopt(self, new: T, old: T | None) -> None:
+    def _adopt(self, new: Any, old: Any) -> None:
         """Let a pod share what it has in common with its last version, and with other pods."""
         if self._pool is not None:
-            self._pool.adopt(trim(cast("Pod", new)), cast("Pod | None", old))
+            self._pool.adopt(trim(new), old)
 
     def _store(self, key: Key, new: T, old: T | None = None) -> bool:
         """Store an object in place of its last version; false if that fails, and it is skipped."""
