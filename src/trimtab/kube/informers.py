@@ -366,7 +366,7 @@ class Informer(Generic[T]):
     def _store_all(self, objects: Mapping[Key, T]) -> Sequence[T]:
         """Store objects that are not in the store; returns those for which that did not fail."""
         try:
-            for new in objects.values() if self._pool is not None else ():
+            for new in objects.values():
                 self._adopt(new, None)
             self.store.insert_all(objects)
         except Exception:  # noqa: BLE001 - found again for the object that it is about
@@ -388,10 +388,9 @@ class Informer(Generic[T]):
 
     async def _replay_in_parts(self, handler: Handler[T], keys: Sequence[Key]) -> None:
         for start in range(0, len(keys), PART):
-            part = handler.unreported.intersection(keys[start : start + PART])
+            part = [key for key in keys[start : start + PART] if key in handler.unreported]
             handler.unreported.difference_update(part)
-            stored = (self.store.get(key) for key in keys[start : start + PART] if key in part)
-            self._report_added(handler, [each for each in stored if each is not None])
+            self._report_added(handler, [each for each in map(self.store.get, part) if each is not None])
             await asyncio.sleep(0)
         self._waiters.wake()
 

@@ -100,7 +100,7 @@ class Levels:
     def _bands(self, kind: str, namespace: str, name: str, replicas: int | None) -> list[tuple[Pod, Band]] | None:
         topology, size = self._topology(kind, namespace, name, replicas)
         target = None if topology is None else self._view.target(topology)
-        if topology is None or target is None or not self._is_effective(topology):
+        if topology is None or target is None:
             return None
         pods = [pod for pod in self._view.pods_of(topology, target) if pod.active]
         size = self._expected_size(target, pods) if size is None else size

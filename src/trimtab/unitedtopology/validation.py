@@ -56,7 +56,7 @@ class BackgroundValidation:
 
     def is_running(self, topology: UnitedTopology) -> bool:
         """Whether a UnitedTopology is being validated: to ask for the result would compute it at once."""
-        return bool(self._running) and _generation(topology) in self._running
+        return _generation(topology) in self._running
 
     def _changed(self, old: UnitedTopology, new: UnitedTopology) -> None:
         if _generation(old) != _generation(new):

@@ -36,6 +36,11 @@ class Stage:
         """A pod appears or changes."""
         self.server.put(*PODS, pod_tree(name, node=node))
 
+    def put_many(self, count: int) -> None:
+        """So many pods appear: p000, p001, …"""
+        for number in range(count):
+            self.put(f"p{number:03}")
+
     def lists(self, plural: str = "pods") -> int:
         """How often a kind was listed."""
         requests = [each for each in self.server.requests if each.path.endswith(f"/{plural}")]
@@ -273,8 +278,7 @@ async def test_a_process_has_one_pool_of_the_parts_of_pods() -> None:
 async def test_a_late_handler_is_told_of_many_objects_in_parts(change: str) -> None:
     """Other tasks run in between; what happens to an object meanwhile is reported once, as the handler must see it."""
     stage, seen = Stage(), list[tuple[str, str]]()
-    for number in range(250):
-        stage.put(f"p{number:03}")
+    stage.put_many(250)
     first = stage.caches.open(Pod)
     async with stage.running(first):
         late = stage.caches.open(Pod)
@@ -308,8 +312,7 @@ async def test_a_late_handler_is_told_of_many_objects_in_parts(change: str) -> N
 async def test_a_cache_stays_synced_while_a_late_handler_is_told() -> None:
     """Its store is complete: requests that need only that are decided."""
     stage = Stage()
-    for number in range(250):
-        stage.put(f"p{number}")
+    stage.put_many(250)
     cache = stage.caches.open(Pod)
     async with stage.running(cache):
         cache.subscribe(added=lambda _: None)
@@ -320,8 +323,7 @@ async def test_a_cache_stays_synced_while_a_late_handler_is_told() -> None:
 async def test_a_handler_that_leaves_is_told_nothing_more() -> None:
     """A component may end while it is told of what there is."""
     stage, seen = Stage(), list[str]()
-    for number in range(250):
-        stage.put(f"p{number}")
+    stage.put_many(250)
     first = stage.caches.open(Pod)
     async with stage.running(first):
         late = stage.caches.scope()
@@ -336,8 +338,7 @@ async def test_a_handler_that_leaves_is_told_nothing_more() -> None:
 async def test_a_late_handler_may_take_objects_together() -> None:
     """As those that are listed together."""
     stage, seen = Stage(), list[int]()
-    for number in range(250):
-        stage.put(f"p{number}")
+    stage.put_many(250)
     first = stage.caches.open(Pod)
     async with stage.running(first):
         late = stage.caches.open(Pod)

@@ -161,7 +161,7 @@ class Planner:
         return HoldOutcome.NOT_SYNCED if is_behind else HoldOutcome.CREATING
 
     def _is_to_grow(self, size: ControllerSize) -> bool:
-        return sum(pod.active for pod in self._view.pods_of(size.uid)) < size.before
+        return self._active(size.uid) < size.before
 
     async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
         """The plans for a request that was admitted, as things are now; none if some pods have no rank any more."""
@@ -210,7 +210,11 @@ class Planner:
     def _active_pods(self, workload: Workload) -> int:
         """How many active pods of a workload our own watch shows."""
         owners: Sequence[Workload] = self._sets(workload) if isinstance(workload, ReplicaSetOwner) else (workload,)
-        return sum(pod.active for each in owners for pod in self._view.pods_of(each.metadata.uid))
+        return sum(self._active(each.metadata.uid) for each in owners)
+
+    def _active(self, uid: str) -> int:
+        """How many active pods of a controller our own watch shows."""
+        return sum(pod.active for pod in self._view.pods_of(uid))
 
     async def _wait_for_ranks(self, checked: CheckedRequest) -> Policy | None:
         """The policy, once it ranks every pod; None if it does not, and the controller's own order is to decide."""
@@ -271,7 +275,7 @@ class Planner:
         resized = []
         for each in sets:
             metadata, wanted = each.metadata, each.desired_replicas
-            active = sum(pod.active for pod in self._view.pods_of(metadata.uid))
+            active = self._active(metadata.uid)
             if metadata.uid not in known and active > wanted:
                 resized.append(ControllerSize(metadata.uid, metadata.name, active, wanted, siblings))
         return (*to_resize, *resized)
