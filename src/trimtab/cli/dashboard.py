@@ -87,13 +87,13 @@ def dashboard(
     Nothing is installed and nothing is written: list and watch rights are enough, and what may not be listed is named.
     Only this machine can connect, unless another address is given; beyond this machine TLS and a token are needed.
     """
-    from trimtab.kube.processes import collect_less_often, return_large_buffers, run_until_stopped, set_up_logs
+    from trimtab.kube.processes import collect_less_often, run_until_stopped, set_up_logs, set_up_memory
 
     source = Source(kubeconfig, context, namespace, snapshot, config)
     chosen = _Options(**options)  # type: ignore[arg-type]
     set_up_logs(level="warning")
     collect_less_often()
-    return_large_buffers()
+    set_up_memory()
     run_until_stopped(lambda: _serve(source, chosen))
 
 

@@ -59,9 +59,9 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
     from trimtab.kube.processes import (
         collect_less_often,
         prefer_event_loop,
-        return_large_buffers,
         run_until_stopped,
         set_up_logs,
+        set_up_memory,
     )
 
     collect_less_often()  # before the other modules are imported, which creates many objects and no garbage
@@ -73,7 +73,7 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
         click.echo(f"the configuration is valid; it runs {', '.join(configuration.components)}")
         return
     set_up_logs(configuration.logs.format, configuration.logs.level)
-    return_large_buffers()
+    set_up_memory()
     prefer_event_loop()
     again = None if config_file is None else partial(configured, config_file, flags)
     run_until_stopped(app.App(app.Settings(configuration, kubeconfig, context, again)).run)

@@ -30,7 +30,9 @@ T = TypeVar("T", bound=Object)
 _SILENCE = 30.0
 """Seconds without data after which the initial events count as failed."""
 
-_BOOKMARK = b'"BOOKMARK"'
+_BOOKMARK = b"KMARK"
+"""What a bookmark is found by, and hardly anything else. Python searches a large text for six bytes and more with
+another algorithm, which takes three times as long."""
 _CHUNK = 1 << 18
 """Bytes that are decoded at once: some thirty to seventy pods."""
 
@@ -107,7 +109,7 @@ async def _parts(stream: Stream, model: type[T]) -> AsyncGenerator[Page[T], None
 
 
 async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:
-    """The stream in texts of many lines, since API servers send each alone; from a bookmark on, as they come.
+    """The stream in texts of many lines, since API servers send each alone; a bookmark is not kept waiting.
 
     An incomplete last line is dropped.
     """
@@ -121,6 +123,7 @@ async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:
         if end and (has_bookmark or size >= _CHUNK):
             yield b"".join((*waiting, chunk[:end]))
             waiting, size = [chunk[end:]], len(chunk) - end
+            has_bookmark = _BOOKMARK in waiting[0]
         else:
             waiting.append(chunk)
     rest = b"".join(waiting)
@@ -128,7 +131,7 @@ async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:
 
 
 def _has_bookmark(tail: bytes, chunk: bytes) -> bool:
-    """Whether a bookmark has begun in this chunk, or in the end of the one before."""
+    """Whether there may be a bookmark in this chunk, or in the end of the one before."""
     return _BOOKMARK in chunk or _BOOKMARK in tail + chunk[: len(_BOOKMARK)]
 
 

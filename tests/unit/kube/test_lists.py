@@ -133,6 +133,36 @@ async def test_the_bookmark_may_come_in_pieces() -> None:
     assert stage.informer.lists == 1
 
 
+async def test_the_bookmark_may_begin_in_the_text_that_ends_the_last_object() -> None:
+    """The object is stored at once, and so is the end of the list when the rest of its line has come."""
+    stage = Stage()
+    async with stage.running() as server:
+        added = json.dumps({"type": "ADDED", "object": server.present("a", 7)}).encode() + b"\n"
+        end = {"resourceVersion": "100", "annotations": END}
+        bookmark = json.dumps({"type": "BOOKMARK", "object": {"metadata": end}}).encode() + b"\n"
+        server.streams[-1].feed(added + bookmark[:30])
+        await stage.clock.advance(0)
+        assert (stage.told, stage.informer.lists) == (["+a"], 0)
+        server.streams[-1].feed(bookmark[30:])
+        await stage.clock.advance(0)
+    assert stage.informer.lists == 1
+
+
+async def test_an_object_that_looks_like_a_bookmark_does_not_split_the_rest_of_the_list() -> None:
+    """The object itself is stored at once; those after it wait for one another as before."""
+    stage = Stage()
+    async with stage.running() as server:
+        likeness = server.present("a", 7)
+        likeness["metadata"]["annotations"] = {"kind": "BOOKMARK"}
+        server.send_event("ADDED", likeness)
+        server.send_event("ADDED", server.present("b", 8))
+        await stage.clock.advance(0)
+        assert stage.told == ["+a"]
+        server.end_list()
+        await stage.clock.advance(0)
+    assert stage.told == ["+a", "+b"]
+
+
 @pytest.mark.parametrize("size", [1, 7, 90, 1000])
 async def test_objects_may_come_in_any_pieces(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is read once, whole, however the connection splits the lines."""

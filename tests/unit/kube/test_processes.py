@@ -45,14 +45,14 @@ def test_a_crash_says_what_each_thread_did() -> None:
     assert 'File "<string>", line 1 in <module>' in ended.stderr
 
 
-def test_large_buffers_are_returned_where_the_c_library_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """glibc takes them from its heap otherwise; another library has no such setting."""
+def test_large_buffers_are_returned_and_small_ones_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """glibc takes large ones from its heap otherwise; another library has no such setting."""
     settings: list[tuple[int, int]] = []
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=lambda *given: settings.append(given)))
-    processes.return_large_buffers()
-    assert settings == [(-3, 1 << 20)]  # M_MMAP_THRESHOLD in malloc.h
+    processes.set_up_memory()
+    assert settings == [(-3, 1 << 20), (-1, 1 << 23)]  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in malloc.h
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
-    processes.return_large_buffers()
+    processes.set_up_memory()
 
 
 def test_processes_run_on_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
