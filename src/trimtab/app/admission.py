@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from trimtab.admission.certificates import CONFIGURATIONS, FileCertificates, ManagedCertificates, always
 from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import Registrations, SelfCheck, Target
-from trimtab.admission.server import AdmissionServer, Hook, OnSkip, is_large
+from trimtab.admission.server import AdmissionServer, Hook, OnSkip
+from trimtab.admission.undecided import UndecidedReports
 from trimtab.admission.validation import Check, Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
@@ -28,6 +29,7 @@ from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.pod_webhook import Defaulting, pod_hooks
 from trimtab.app.scheduling import leveling_constraints, rank_settings, schedulers
 from trimtab.kube.components import Background, CacheGroup, Candidate, Component, ComponentGroup, FeatureGroup
+from trimtab.kube.dropped_events import DropReason
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
 from trimtab.ranking.plan import Policy
@@ -39,6 +41,7 @@ from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
 from trimtab.scaledown.intent.planner import ModelSettings
+from trimtab.scaledown.intent.requests import ScaleDownRequest
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
@@ -57,6 +60,8 @@ from trimtab.unitedtopology.view import View as TopologyView
 LEASE = "trimtab-webhooks"
 HISTORY = "/scaledowns"
 """The path of the last scale-downs, beside the metrics."""
+_COMPONENT = "trimtab-scaledown"
+"""The source of events about scale-downs."""
 _SKIPPED: Mapping[ReviewOutcome, HoldOutcome] = {
     ReviewOutcome.LATE: HoldOutcome.LATE,
     ReviewOutcome.FAILED: HoldOutcome.FAILED,
@@ -125,7 +130,10 @@ class _ScaleDowns:
             on_failure=self._metrics.record_source_failure,
         )
         self._reports = PlanReports(dependencies.client, self.view.policies.get)
-        self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")
+        self._recorder = Recorder(dependencies.client, component=_COMPONENT)
+        self._undecided = UndecidedReports(
+            lambda: dependencies.client.dropped_events.report(_COMPONENT, DropReason.LARGE)
+        )
         self._events = PacedRecorder(self._recorder, dependencies.client.clock)
         self.holder = ScaleDownHolder(
             dependencies.client,
@@ -161,10 +169,13 @@ class _ScaleDowns:
     def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:
         """Report a request that the server admitted without a decision."""
         log.warning("%s %s/%s was admitted without a decision: %s", hook.name, request.namespace, request.name, reason)
-        is_scale = hook.name == reviews.NAME and not is_large(request)
-        scale_down = reviews.scale_down_request(request, self.view.owners) if is_scale else None
+        if hook.name == reviews.NAME:
+            read = partial(reviews.scale_down_request, owners=self.view.owners)
+            self._undecided.submit(request, read, partial(self._report_skipped, _SKIPPED[outcome]))
+
+    def _report_skipped(self, outcome: HoldOutcome, scale_down: ScaleDownRequest | None) -> None:
         if scale_down is not None:
-            self.holder.report_skipped(scale_down, _SKIPPED[outcome])
+            self.holder.report_skipped(scale_down, outcome)
 
     def _switch(self, on: bool) -> None:
         self.holder.configure(replace(self.holder.defaults, enabled=on))

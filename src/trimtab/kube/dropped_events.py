@@ -21,6 +21,8 @@ class DropReason(StrEnum):
     """The API server refused it (a terminating namespace, missing permissions), or its object has no valid name."""
     UNAVAILABLE = "unavailable"
     """The API server did not answer, in all attempts."""
+    LARGE = "large"
+    """It was about one of many large requests that were admitted without a decision at the same time."""
     FAILED = "failed"
     """An error of ours."""
 

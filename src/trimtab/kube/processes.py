@@ -66,9 +66,9 @@ def collect_less_often() -> None:
 def set_up_memory() -> None:
     """Let the C library return large buffers to the system when they are freed, and keep small ones for the next.
 
-    From a MiB on they are returned, such as pages of lists. glibc raises that limit with each such buffer that is freed,
-    up to 32 MiB: later ones come from its heap, where the objects that are kept stand between them, and a process keeps
-    10 MiB that it does not use.
+    From a MiB on they are returned, such as pages of lists. glibc raises that limit with each such buffer that is
+    freed, up to 32 MiB: later ones come from its heap, where the objects that are kept stand between them, and a
+    process keeps 10 MiB that it does not use.
 
     Below, up to 8 MiB at the end of the heap are kept. glibc would return anything above 128 KiB, and the next part of
     a list would get the same pages again, one fault after the other: a sixth of the time to receive a list.

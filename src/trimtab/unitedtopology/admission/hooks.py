@@ -11,24 +11,27 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from trimtab.admission.metrics import ReviewOutcome
 from trimtab.admission.server import Hook
+from trimtab.admission.undecided import UndecidedReports
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.annotations import Reason
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.components import run_together
+from trimtab.kube.dropped_events import DropReason
 from trimtab.kube.events import WARNING, Recorder
 from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
 from trimtab.unitedtopology.admission.allocator import EndedPods, PodsOutside, no_ended_pods, no_pods_outside
 from trimtab.unitedtopology.admission.deletion_reviews import DeletionReviews
-from trimtab.unitedtopology.admission.pod_reviews import DefaultsFor, PodReviews, Simulate, no_defaults
+from trimtab.unitedtopology.admission.pod_reviews import DefaultsFor, PodReviews, Simulate, no_defaults, pod_metadata
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import CachedWorkload, Topologies, no_workload
 from trimtab.unitedtopology.metrics import AdmissionMetrics
@@ -79,6 +82,7 @@ class SubsetHooks:
             defaults=defaults,
             budget=budget,
         )
+        self._undecided = UndecidedReports(lambda: client.dropped_events.report(COMPONENT, DropReason.LARGE))
         self._deletions = DeletionReviews(self.topologies, self.batcher, client.corrected_clock, budget=budget)
         self.hooks: Sequence[Hook] = [
             replace(hook, is_ready=lambda: self.synced) for hook in (*self._pods.hooks, *self._deletions.hooks)
@@ -104,8 +108,8 @@ class SubsetHooks:
 
     def report_undecided(self, hook: Hook, request: AdmissionRequest, reason: str, _: ReviewOutcome) -> None:
         """Record an event on the UnitedTopology of a pod that was admitted without a decision."""
-        if hook.name == pod_reviews.NAME:
-            self._pods.report_undecided(request, reason)
+        if hook.name == pod_reviews.NAME and request.object is not None:
+            self._undecided.submit(request, pod_metadata, partial(self._pods.report_undecided, request, reason))
 
     def _report(self, about: Object, reason: Reason, message: str) -> None:
         self._recorder.record(about, WARNING, reason, message)

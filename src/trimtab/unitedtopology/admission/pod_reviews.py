@@ -128,11 +128,8 @@ class PodReviews:
             return admitted(request)
         return await self._assign(request, pod.metadata, await read_beside(size, request.object.tree), applied)
 
-    def report_undecided(self, request: AdmissionRequest, reason: str) -> None:
+    def report_undecided(self, request: AdmissionRequest, reason: str, metadata: ObjectMeta) -> None:
         """Record an event about a pod that was admitted without a decision."""
-        if request.object is None or is_large(request):
-            return
-        metadata = codec.decode(request.object.text, _Pod).metadata
         topology = self._topologies.find_cached(metadata, request.namespace)
         if topology is not None and self._report is not None:
             message = f"pod {_name(request, metadata)} was admitted without a subset: {reason}"
@@ -229,6 +226,11 @@ class PodReviews:
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())
+
+
+def pod_metadata(request: AdmissionRequest) -> ObjectMeta:
+    """The metadata of the pod that a review is about; empty if there is none."""
+    return ObjectMeta() if request.object is None else codec.decode(request.object.text, _Pod).metadata
 
 
 def _name(request: AdmissionRequest, metadata: ObjectMeta) -> str:
