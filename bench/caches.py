@@ -28,7 +28,7 @@ from trimtab.api.nodes import HOSTNAME, ZONE, Node, NodeStatus
 from trimtab.api.pods import Pod
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.processes import collect_less_often, return_large_buffers
+from trimtab.kube.processes import collect_less_often, set_up_memory
 from trimtab.kube.stores import by_controller
 from trimtab.kube.transport import Request, Response
 from trimtab.kube.watches import INITIAL_EVENTS_END
@@ -144,7 +144,7 @@ def _in_order(place: int) -> int:
 
 def _child(pipe: Connection, follow: Callable[[Client], Any]) -> None:
     collect_less_often()
-    return_large_buffers()
+    set_up_memory()
     measured = asyncio.run(_list_and_watch(pipe, follow))
     os.set_blocking(pipe.fileno(), True)
     pipe.send(measured)

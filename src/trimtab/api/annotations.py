@@ -302,8 +302,9 @@ class Reason(enum.StrEnum):
     """Event on the workload: A scale-down was planned, and its costs were written. The message says what stays, what
     stock would or may leave, and by which topology key the pods are counted."""
     SCALE_DOWN_PARTIAL = "ScaleDownPartial"
-    """Event on the workload: Not all costs of a plan could be written in time. The message says how level the result
-    will be at worst. Fix: Raise `scaleDown.budgetSeconds`, or relieve the API server."""
+    """Event on the workload: Not all costs of a plan, or of the subsets of a UnitedTopology for the new size, could be
+    written in time. The message says how level the result will be at worst, or why they were not. Fix: Raise
+    `scaleDown.budgetSeconds`, or relieve the API server."""
     SCALE_DOWN_SKIPPED = "ScaleDownSkipped"
     """Event on the workload: A scale-down was admitted without a plan although a policy applies. Fix: The message
     names the cause."""

@@ -114,6 +114,11 @@ class Metrics:
             "Scale-downs in which the controller's own order decided although a policy applies, by reason.",
             "reason",
         )
+        self._unprepared = self._counter(
+            "unprepared_requests",
+            "Requests to scale down that were planned before all costs of their subsets were written: late or failed.",
+            "reason",
+        )
         self._skew = self._histogram(
             "skew",
             _SKEWS,
@@ -209,6 +214,10 @@ class Metrics:
     def record_fallback(self, outcome: HoldOutcome) -> None:
         """The server admitted a request without a decision."""
         self._fallbacks.labels(outcome.value).inc()
+
+    def record_unprepared(self, reason: str) -> None:
+        """Not all costs of subsets were written before a request was planned."""
+        self._unprepared.labels(reason).inc()
 
     def record_unranked_fallback(self) -> None:
         """Costs that were kept current were reverted, because some pods had no rank."""

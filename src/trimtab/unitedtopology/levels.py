@@ -93,9 +93,16 @@ class Levels:
 
     def tiers(self, kind: str, namespace: str, name: str, replicas: int) -> Mapping[str, int] | None:
         """The tiers of a workload's active pods at a target size, by `namespace/name`, those of pods with foreign costs
-        included; None if no UnitedTopology applies to it."""
+        included; None if no UnitedTopology applies to it. They are empty while one that may apply is validated."""
         found = self._bands(kind, namespace, name, replicas)
-        return None if found is None else {pod.key: band.tier for pod, band in found}
+        if found is not None:
+            return {pod.key: band.tier for pod, band in found}
+        return {} if self._in_validation(kind, namespace, name) else None
+
+    async def wait_validated(self, kind: str, namespace: str, name: str) -> None:
+        """Wait until the UnitedTopologies that may apply to a workload have been validated."""
+        while self._validation is not None and (waiting := self._in_validation(kind, namespace, name)):
+            await self._validation.wait(waiting[0])
 
     def _bands(self, kind: str, namespace: str, name: str, replicas: int | None) -> list[tuple[Pod, Band]] | None:
         topology, size = self._topology(kind, namespace, name, replicas)
@@ -126,6 +133,16 @@ class Levels:
             return None, None
         found = self._first(owner.kind, namespace, owner.name)
         return found, replicas if found is not None and self._has_all_pods(replicaset) else None
+
+    def _in_validation(self, kind: str, namespace: str, name: str) -> list[UnitedTopology]:
+        """The UnitedTopologies of a workload, and of the owner of a ReplicaSet, that are being validated."""
+        if self._validation is None:
+            return []
+        topologies = list(self._view.topologies_of(kind, namespace, name))
+        replicaset = self._view.sets.get(object_key(namespace, name)) if kind == "ReplicaSet" else None
+        if replicaset is not None and (owner := replicaset.metadata.controller) is not None:
+            topologies += self._view.topologies_of(owner.kind, namespace, owner.name)
+        return list(filter(self._validation.is_running, topologies))
 
     def _first(self, kind: str, namespace: str, name: str) -> UnitedTopology | None:
         topologies = self._view.topologies_of(kind, namespace, name)

@@ -1,7 +1,8 @@
 """Validation of large UnitedTopologies, outside the event loop.
 
 What waits for the result calls `validate_large`. What cannot wait, the levels of pods in a scale-down, uses
-`BackgroundValidation`: it validates each large generation as soon as that is seen, and until then it does not apply.
+`BackgroundValidation`: it validates each large generation as soon as that is seen, and until then it does not apply. A
+request to scale down waits for that (`scaledown_preparation`), within its budget.
 """
 
 from __future__ import annotations
@@ -57,6 +58,12 @@ class BackgroundValidation:
     def is_running(self, topology: UnitedTopology) -> bool:
         """Whether a UnitedTopology is being validated: to ask for the result would compute it at once."""
         return _generation(topology) in self._running
+
+    async def wait(self, topology: UnitedTopology) -> None:
+        """Wait until a UnitedTopology has been validated, if it is being validated."""
+        running = self._running.get(_generation(topology))
+        if running is not None:
+            await asyncio.wait((running,))
 
     def _changed(self, old: UnitedTopology, new: UnitedTopology) -> None:
         if _generation(old) != _generation(new):

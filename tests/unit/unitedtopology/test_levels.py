@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import cast
 
@@ -123,25 +124,40 @@ async def test_an_unexpired_target_size_is_used(cluster: TopologyCluster) -> Non
     assert stand(dict(cluster.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
 
 
-async def test_a_united_topology_does_not_apply_while_it_is_validated(cluster: TopologyCluster) -> None:
-    """To ask whether a large one is valid would keep the event loop busy."""
+async def test_tiers_are_empty_while_a_united_topology_is_validated(cluster: TopologyCluster) -> None:
+    """To ask whether a large one is valid would keep the event loop busy. Its pods have subsets all the same, so that
+    a policy that only observes does not apply to them."""
     await cluster.deploy(4)
     await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
+    (replicaset,) = await cluster.all(ReplicaSet)
     running, evaluated = True, list[str]()
 
     class Validation:
         def is_running(self, _: UnitedTopology) -> bool:
             return running
 
+        async def wait(self, _: UnitedTopology) -> None:
+            nonlocal running
+            await cluster.clock.sleep(1)
+            running = False
+
     def evaluate(topology: UnitedTopology, among: Cluster) -> Readiness:
         evaluated.append(topology.metadata.name)
         return evaluator(pod_webhook=True)(topology, among)
 
     levels = Levels(cluster.controller.view, evaluate=evaluate, validation=cast("BackgroundValidation", Validation()))
-    assert levels.tiers("Deployment", "default", "web", 2) is None
+    names = {"Deployment": "web", "ReplicaSet": replicaset.metadata.name}
+    assert [levels.tiers(kind, "default", name, 2) for kind, name in names.items()] == [{}, {}]
+    assert levels("Deployment", "default", "web") is None
+    assert levels.tiers("Deployment", "default", "another", 2) is None
     assert evaluated == []
-    running = False
-    assert len(levels.tiers("Deployment", "default", "web", 2) or {}) == 4
+    waiting = asyncio.ensure_future(levels.wait_validated("ReplicaSet", "default", names["ReplicaSet"]))
+    await cluster.clock.advance(0.9)
+    assert not waiting.done()
+    await cluster.clock.advance(0.2)
+    assert waiting.done()
+    for kind, name in names.items():
+        assert len(levels.tiers(kind, "default", name, 2) or {}) == 4
 
 
 async def test_without_a_united_topology_there_are_no_bands(cluster: TopologyCluster) -> None:

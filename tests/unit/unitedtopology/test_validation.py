@@ -88,8 +88,10 @@ async def test_a_large_one_is_validated_when_it_appears_and_when_its_spec_change
     assert not background.is_running(first), "only its status has changed"
     cache.updated(first, second)
     assert [background.is_running(each) for each in (first, second)] == [False, True]
-    while background.is_running(second):
-        await asyncio.sleep(0.001)
+    await background.wait(first)
+    assert background.is_running(second), "another generation is not waited for"
+    await background.wait(second)
+    assert not background.is_running(second)
     assert len(threads) == 2
     assert "MainThread" not in threads
 

@@ -9,7 +9,8 @@ is not verified. In order:
    request waits for nothing.
 2. It is not a ReplicaSet that the workload that owns it resizes.
 3. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
-   which need no policy), in half of the budget at most.
+   which need no policy), in half of the budget at most; if that is not completed, its user, an
+   event and a metric say so.
 4. A policy applies to the workload that was read: a review of `/scale` has no labels. A workload with subsets that is
    not exempt is planned in any case: by its policy, where that enforces, otherwise by subsets and constraints alone.
 5. The policy's costs are written on scale-downs, or its mode is Observe, and some pods are to stay. Costs that are kept
@@ -20,7 +21,6 @@ is not verified. In order:
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +28,7 @@ from typing import Any
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
+from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.scaledown.intent.kept_costs import is_read_while_incomplete
 from trimtab.scaledown.intent.ratelimits import RateLimiter
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest, TimeBudget
@@ -42,10 +43,13 @@ _NAMED = 3
 """How many conflicting workloads a warning names."""
 
 Prepare = Callable[[str, str, str, int], Coroutine[Any, Any, int]]
-"""Prepares for a workload, by kind, namespace and name, that is about to have this size; how many writes it took."""
+"""Prepares for a workload, by kind, namespace and name, that is about to have this size; how many writes it took.
+Raises ApiError or ConfigError."""
+ReportUnprepared = Callable[[ScaleDownRequest, str, str], str]
+"""Reports a request for which that was `late` or `failed`, and why; the warning for its user."""
 Tiers = Callable[[str, str, str, int], Mapping[str, int] | None]
 """The tiers of the pods of a workload with subsets, by kind, namespace and name, at this size: those of a lower tier go
-first. None for a workload without subsets."""
+first. None for a workload without subsets; empty while that is not known yet, which `prepare` waits for."""
 
 BY_SUBSETS = EffectivePolicy(ScaleDownPolicySpec(mode="Enforce"), "", "subsets")
 """What applies to a workload with subsets that no policy enforces anything for."""
@@ -67,6 +71,7 @@ class Gate:
         defaults: Defaults,
         prepare: Prepare | None = None,
         tiers: Tiers = no_tiers,
+        report_unprepared: ReportUnprepared,
     ) -> None:
         self._client = client
         self._view = view
@@ -74,6 +79,7 @@ class Gate:
         self._groups = Groups(view, defaults)
         self._prepare = prepare
         self._tiers = tiers
+        self._report_unprepared = report_unprepared
 
     @property
     def defaults(self) -> Defaults:
@@ -100,10 +106,12 @@ class Gate:
         if not self.defaults.allows_writes(request.namespace):
             return HoldResult(HoldOutcome.NO_POLICY)
         ref = workload_ref(workload, self._view.owners)
+        unprepared: tuple[str, ...] = ()
         if policy is None:
-            await self._prepare_for(request, budget)
+            unprepared = await self._prepare_for(request, budget)
             policy = self._policy_of(ref, request.after)
         gaps, notes = self._about_explicit_ranks(ref, policy)
+        notes += unprepared
         if policy is None:
             notes += tuple(filter(None, [self._groups.scheduling_group_note(ref)]))
             return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED, notes)
@@ -182,11 +190,18 @@ class Gate:
             return policy
         return policy if self._tiers(ref.kind, ref.namespace, ref.name, size) is None else BY_SUBSETS
 
-    async def _prepare_for(self, request: ScaleDownRequest, budget: TimeBudget) -> None:
-        if self._prepare is not None:
-            with contextlib.suppress(TimeoutError):
-                preparing = self._prepare(request.kind, request.namespace, request.name, request.after)
-                self._limits.writes.spend(await within(budget.clock, budget.seconds / 2, preparing))
+    async def _prepare_for(self, request: ScaleDownRequest, budget: TimeBudget) -> tuple[str, ...]:
+        """Prepare for the new size; warnings, if that was not completed. It must not prevent the scale-down."""
+        if self._prepare is None:
+            return ()
+        try:
+            preparing = self._prepare(request.kind, request.namespace, request.name, request.after)
+            self._limits.writes.spend(await within(budget.clock, budget.seconds / 2, preparing))
+        except TimeoutError:
+            return (self._report_unprepared(request, "late", "there was no time left"),)
+        except (ApiError, ConfigError) as error:
+            return (self._report_unprepared(request, "failed", str(error)),)
+        return ()
 
 
 def _within(budget: TimeBudget, policy: EffectivePolicy) -> TimeBudget:

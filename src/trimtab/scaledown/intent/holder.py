@@ -110,7 +110,13 @@ class ScaleDownHolder:
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
         reader = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
-        self._gate = Gate(reader, view, limits, defaults=defaults, prepare=prepare, tiers=tiers)
+        self._gate = Gate(
+            *(reader, view, limits),
+            defaults=defaults,
+            prepare=prepare,
+            tiers=tiers,
+            report_unprepared=self._report_unprepared,
+        )
         self._planner = Planner(
             view,
             client.clock,
@@ -218,6 +224,10 @@ class ScaleDownHolder:
         """Record a request that the server admitted without a decision."""
         self.metrics.record_fallback(outcome)
         self._give_up(request, outcome)
+
+    def _report_unprepared(self, request: ScaleDownRequest, reason: str, why: str) -> str:
+        self.metrics.record_unprepared(reason)
+        return self._reporter.unprepared(request, why)
 
     def _give_up(self, request: ScaleDownRequest, outcome: HoldOutcome) -> HoldResult:
         """Admit a request that was not served, and report that as far as the caches know its workload."""

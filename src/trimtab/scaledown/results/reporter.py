@@ -145,6 +145,13 @@ class ScaleDownReporter:
         log.warning("%s: %s", request.key, message)
         return message
 
+    def unprepared(self, request: ScaleDownRequest, why: str) -> str:
+        """Record that not all costs of subsets were written before a request was planned; the warning for its user."""
+        message = f"not all costs of its subsets were written for {request.after} replicas: {why}"
+        self._record(request, WARNING, Reason.SCALE_DOWN_PARTIAL, message)
+        log.warning("%s: %s", request.key, message)
+        return message
+
     def _record(self, request: ScaleDownRequest, severity: str, reason: Reason, message: str) -> None:
         """Record an event on the workload, with its sizes before and after."""
         if self._recorder is not None:

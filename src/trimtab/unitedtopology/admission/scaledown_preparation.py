@@ -13,13 +13,11 @@ process may hold the request, and any may end at any time.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Iterator
 
 from trimtab.api.annotations import AIMED_SIZE
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND, Clock
-from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.resources import Key
 from trimtab.kube.stores import key_of
 from trimtab.ranking.costs import Band
@@ -33,8 +31,6 @@ SETTLE = 0.3
 """Seconds for the watches of other controllers to deliver the costs."""
 VALID_SECONDS = 15
 """How long a held request may still take effect."""
-
-log = logging.getLogger(__name__)
 
 
 class ScaleDownPreparation:
@@ -52,19 +48,16 @@ class ScaleDownPreparation:
     async def prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
         """Write the costs of a workload's pods for this size, and return how many were written.
 
-        Returns when our own watch has delivered them; the caller limits the time. A failure to write is logged only:
-        it must not prevent the scale-down.
+        Returns when our own watch has delivered them; the caller limits the time. Raises ApiError or ConfigError if
+        they cannot be written.
         """
-        changes = _interleaved(self._changes(kind, namespace, name, replicas)) if replicas > 0 else []
+        if replicas <= 0:
+            return 0
+        await self._levels.wait_validated(kind, namespace, name)
+        changes = _interleaved(self._changes(kind, namespace, name, replicas))
         if not changes:
             return 0
-        try:
-            written = await self._annotator.write(changes, reason="scale-down")
-        except (ApiError, ConfigError) as error:
-            log.warning(
-                "%s/%s: costs for the target size %d could not be written: %s", namespace, name, replicas, error
-            )
-            return 0
+        written = await self._annotator.write(changes, reason="scale-down")
         seen = [self._view.pods.wait_seen(key_of(pod), pod.metadata.resource_version) for pod in written]
         await asyncio.gather(*seen)
         await self._clock.sleep(self._settle)

@@ -14,9 +14,10 @@ from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api.apps import Deployment
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.client import Client
+from trimtab.kube.errors import Unreachable
 from trimtab.scaledown.intent.gate import Gate
 from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates
-from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, TimeBudget
+from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS
 from trimtab_lab.testing.labs import deployment
@@ -38,18 +39,31 @@ async def cluster() -> AsyncIterator[ScaleCluster]:
 class Checking:
     """A gate by itself, and what it has asked for."""
 
-    def __init__(self, cluster: ScaleCluster, *, takes: float = 0.0) -> None:
+    def __init__(self, cluster: ScaleCluster, *, takes: float = 0.0, fails: Exception | None = None) -> None:
         self.cluster = cluster
         self.takes = takes
+        self.fails = fails
         self.prepared: list[str] = []
         self.limits = RateLimiter(RATES, cluster.clock)
         client = Client(cluster.product, clock=cluster.clock)
-        self.gate = Gate(client, cluster.view, self.limits, defaults=LEVEL_EVERYONE, prepare=self._prepare)
+        self.unprepared: list[tuple[str, str]] = []
+        self.gate = Gate(
+            *(client, cluster.view, self.limits),
+            defaults=LEVEL_EVERYONE,
+            prepare=self._prepare,
+            report_unprepared=self._report_unprepared,
+        )
 
     async def _prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
         self.prepared.append(f"{namespace}/{kind}/{name}: {replicas}")
         await self.cluster.clock.sleep(self.takes)
+        if self.fails is not None:
+            raise self.fails
         return 7
+
+    def _report_unprepared(self, request: ScaleDownRequest, reason: str, why: str) -> str:
+        self.unprepared.append((reason, why))
+        return f"{request.name} is not prepared"
 
     async def check(
         self, after: int, seconds: float = 2.0, **changes: Any
@@ -78,6 +92,20 @@ async def test_preparing_takes_half_of_the_budget_at_most(
     assert checking.prepared == ["default/Deployment/web: 4"]
     assert elapsed == pytest.approx(took, abs=0.05)
     assert checking.limits.writes.left == left
+    is_late = left == 100
+    assert checking.unprepared == ([("late", "there was no time left")] if is_late else [])
+    assert found.notes == (("web is not prepared",) if is_late else ())
+
+
+async def test_preparing_that_fails_is_reported_and_does_not_prevent_the_plan(cluster: ScaleCluster) -> None:
+    """The user gets the warning, whatever becomes of the plan."""
+    checking = Checking(cluster, fails=Unreachable("connection refused", sent=False))
+    found, _ = await checking.check(4)
+    assert isinstance(found, CheckedRequest)
+    assert found.notes == ("web is not prepared",)
+    ((reason, why),) = checking.unprepared
+    assert reason == "failed"
+    assert "connection refused" in why
 
 
 async def policy(cluster: ScaleCluster, **spec: Any) -> None:

@@ -26,7 +26,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
-from trimtab.kube.errors import Forbidden
+from trimtab.kube.errors import Forbidden, Unreachable
 from trimtab.scaledown.intent import holder as module
 from trimtab.scaledown.intent import planner
 from trimtab.scaledown.intent.delivery import RESERVE
@@ -566,6 +566,24 @@ async def test_nothing_is_prepared_where_writes_are_not_allowed(cluster: ScaleCl
         holder = ScaleDownHolder(client, cluster.view, defaults=defaults, prepare=prepare)
         held, _ = await cluster.held(holder.hold(await cluster.request(6)))
         assert (held.outcome, len(prepared)) == (HoldOutcome.NO_POLICY, want)
+
+
+async def test_costs_of_subsets_that_are_not_written_are_reported(cluster: ScaleCluster) -> None:
+    """To the user, in an event and in a metric; the scale-down is planned all the same."""
+
+    async def prepare(*_: Any) -> int:
+        raise Unreachable("connection refused", sent=False)
+
+    holder = ScaleDownHolder(
+        cluster.product_client, cluster.view, defaults=LEVEL_EVERYONE, prepare=prepare, recorder=cluster
+    )
+    held, _ = await cluster.held(holder.hold(await cluster.request(9)))
+    assert held.outcome is HoldOutcome.PLANNED
+    warning = "not all costs of its subsets were written for 9 replicas: connection refused"
+    assert held.warnings[-1] == warning
+    assert ("ScaleDownPartial", f"12 → 9: {warning}") in cluster.events
+    counted = holder.metrics.registry.get_sample_value
+    assert counted("trimtab_scaledown_unprepared_requests_total", {"reason": "failed"}) == 1
 
 
 async def test_requests_beyond_the_write_limit_are_admitted_without_a_plan() -> None:

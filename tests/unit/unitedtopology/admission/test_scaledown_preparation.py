@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import Level
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Unreachable
+from trimtab.kube.errors import IncompleteSweep, Unreachable
 from trimtab.ranking.costs import Band
 from trimtab.testing.builders import pod
 from trimtab.unitedtopology.admission.scaledown_preparation import SETTLE, _interleaved
@@ -87,13 +88,14 @@ async def test_a_foreign_cost_is_left_alone(cluster: TopologyCluster) -> None:
     assert (await cluster.get(Pod, first.metadata.name)).metadata.annotations[DELETION_COST] == "5"
 
 
-async def test_a_failed_write_does_not_prevent_the_scale_down(cluster: TopologyCluster) -> None:
-    """The request proceeds with the costs as they are."""
+async def test_a_failed_write_is_raised(cluster: TopologyCluster) -> None:
+    """What holds the request reports it, and goes on with the costs as they are."""
     await divided(cluster, 2)
     cluster.controller_wire.refuse = lambda request: (
         Unreachable("away", sent=False) if request.method == "PATCH" else None
     )
-    assert await prepare(cluster, 3) == 0
+    with pytest.raises(IncompleteSweep, match="away"):
+        await prepare(cluster, 3)
 
 
 async def test_a_workload_without_a_united_topology_is_not_delayed(cluster: TopologyCluster) -> None:
