@@ -129,7 +129,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                     (_rate("trimtab_scaledown_costs_written_total"), "written"),
                     (_rate("trimtab_scaledown_costs_reverted_total", "reason"), "reverted: {{reason}}"),
                     (_rate("trimtab_scaledown_costs_not_reverted_total", "reason"), "not reverted: {{reason}}"),
-                    (_rate("trimtab_scaledown_unprepared_requests_total", "reason"), "subsets not prepared: {{reason}}"),
+                    (_rate("trimtab_scaledown_unprepared_requests_total", "reason"), "not prepared: {{reason}}"),
                 ],
                 unit="ops",
             ),
