@@ -43,6 +43,7 @@ _ANSWER = 0.1
 BACKGROUND = 5.0
 """Seconds in which costs are written for a request that was admitted already."""
 _NAME_LENGTH = 12
+_WORST_UNKNOWN = "; there was no time to compute how level that leaves the pods"
 _NOT_SEEN = "the watch of pods did not show all costs in time; the controller may not have seen them either"
 RESERVE = LAST + _ANSWER
 """Seconds of the budget in which neither a cost is written nor a controller waited for."""
@@ -243,19 +244,21 @@ class PlanDelivery:
             await self._clock.sleep(min(seconds, budget.left(budget.seconds - _ANSWER)))
 
     async def _announcement(self, plans: Sequence[ControllerPlan], report: WriteReport, budget: TimeBudget) -> str:
-        """How level the result of a partial delivery will be at worst; empty where that is not found in time.
+        """How level the result of a partial delivery will be at worst, or that this was not found in time.
 
         It takes as long as planning, and is computed in the same thread.
         """
         left, snapshot, written = budget.left(budget.seconds - _ANSWER), self._view.snapshot, set(report.versions)
-        if report.is_complete or not left:
+        if report.is_complete:
             return ""
+        if not left:
+            return _WORST_UNKNOWN
         if self._executor is None:
             return _worst(plans, written, snapshot)
         try:
             return await within(self._clock, left, self._compute(plans, written, snapshot.copy()))
         except TimeoutError:
-            return ""
+            return _WORST_UNKNOWN
 
     async def _compute(self, plans: Sequence[ControllerPlan], written: Set[str], snapshot: Snapshot) -> str:
         return await asyncio.get_running_loop().run_in_executor(self._executor, _worst, plans, written, snapshot)

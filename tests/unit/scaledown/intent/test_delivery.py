@@ -249,7 +249,7 @@ async def test_what_a_partial_plan_leaves_is_not_computed_when_the_budget_is_use
     late = replace(checked, budget=replace(checked.budget, started=checked.budget.started - 3 * SECOND))
     result, _ = await stage.held(stage.first.delivery.deliver(late, plans))
     (shortfall,) = [text for text in result.warnings if "not in time" in text]
-    assert shortfall.endswith("; the controller chooses the rest")
+    assert shortfall.endswith("; there was no time to compute how level that leaves the pods")
     assert (result.outcome, result.costs_written) == (HoldOutcome.PARTIAL, 0)
 
 
