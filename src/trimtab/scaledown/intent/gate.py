@@ -15,8 +15,9 @@ is not verified. In order:
    not exempt is planned in any case: by its policy, where that enforces, otherwise by subsets and constraints alone.
 5. The policy's costs are written on scale-downs, or its mode is Observe, and some pods are to stay. Costs that are kept
    current must be complete where the controller follows them in any case (see `kept_costs`).
-6. The caches have synced, the request is within the rate limits, and no other workload selects the same pods. A request
-   that fails here is *skipped*: its user, an event and a metric say so, and its result is checked all the same.
+6. The caches have synced, subsets are known, the request is within the rate limits, and no other workload selects the
+   same pods. A request that fails here is *skipped*: its user, an event and a metric say so, and its result is checked
+   all the same.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ ReportUnprepared = Callable[[ScaleDownRequest, str, str], str]
 """Reports a request for which that was `late` or `failed`, and why; the warning for its user."""
 Tiers = Callable[[str, str, str, int], Mapping[str, int] | None]
 """The tiers of the pods of a workload with subsets, by kind, namespace and name, at this size: those of a lower tier go
-first. None for a workload without subsets; empty while that is not known yet, which `prepare` waits for."""
+first. None for a workload without subsets; empty while that is not known yet, which `prepare` waits for: without the
+order of its subsets, no plan would be right."""
 
 BY_SUBSETS = EffectivePolicy(ScaleDownPolicySpec(mode="Enforce"), "", "subsets")
 """What applies to a workload with subsets that no policy enforces anything for."""
@@ -115,7 +117,8 @@ class Gate:
         if policy is None:
             notes += tuple(filter(None, [self._groups.scheduling_group_note(ref)]))
             return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED, notes)
-        skip, warnings = self._why_skipped(request, ref, policy)
+        is_unknown = bool(unprepared) and self._tiers(ref.kind, ref.namespace, ref.name, request.after) == {}
+        skip, warnings = (HoldOutcome.NOT_SYNCED, ()) if is_unknown else self._why_skipped(request, ref, policy)
         is_held = is_on_scale_intent(policy.spec) or (
             skip is None and is_read_while_incomplete(policy.spec, request.kind)
         )

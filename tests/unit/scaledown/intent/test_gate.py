@@ -39,7 +39,14 @@ async def cluster() -> AsyncIterator[ScaleCluster]:
 class Checking:
     """A gate by itself, and what it has asked for."""
 
-    def __init__(self, cluster: ScaleCluster, *, takes: float = 0.0, fails: Exception | None = None) -> None:
+    def __init__(
+        self,
+        cluster: ScaleCluster,
+        *,
+        takes: float = 0.0,
+        fails: Exception | None = None,
+        tiers: dict[str, int] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.takes = takes
         self.fails = fails
@@ -51,6 +58,7 @@ class Checking:
             *(client, cluster.view, self.limits),
             defaults=LEVEL_EVERYONE,
             prepare=self._prepare,
+            tiers=lambda *_: tiers,
             report_unprepared=self._report_unprepared,
         )
 
@@ -95,6 +103,24 @@ async def test_preparing_takes_half_of_the_budget_at_most(
     is_late = left == 100
     assert checking.unprepared == ([("late", "there was no time left")] if is_late else [])
     assert found.notes == (("web is not prepared",) if is_late else ())
+
+
+@pytest.mark.parametrize(
+    ("tiers", "skip"),
+    [
+        pytest.param({}, HoldOutcome.NOT_SYNCED, id="they are not known yet"),
+        pytest.param({"default/web-1": 1}, None, id="they are known, and planned by"),
+        pytest.param(None, None, id="it has none"),
+    ],
+)
+async def test_a_workload_whose_subsets_are_not_known_in_time_is_not_planned(
+    cluster: ScaleCluster, tiers: dict[str, int] | None, skip: HoldOutcome | None
+) -> None:
+    """A large UnitedTopology is still being validated: a plan without its subsets would delete the wrong pods."""
+    checking = Checking(cluster, takes=60.0, tiers=tiers)
+    found, _ = await checking.check(4)
+    assert isinstance(found, CheckedRequest)
+    assert (found.skip, found.notes) == (skip, ("web is not prepared",))
 
 
 async def test_preparing_that_fails_is_reported_and_does_not_prevent_the_plan(cluster: ScaleCluster) -> None:
