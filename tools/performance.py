@@ -15,6 +15,10 @@ HEADING = """# Performance
 
 The results of `make bench-scale` and `make bench ARGS=--publish`, generated from `bench/scale.json` by `make generate`.
 Machines differ, and a machine that does other work differs from itself: compare figures of one run with one another.
+
+So do interpreters. Those of distributions and of container images are compiled with profile-guided optimization; one
+that is not (pyenv's default, for example) takes up to one and a half times as long, and its calibration as well.
+Publish with the former: `make install PYTHON=/usr/bin/python3` in a clone of its own, and the benchmarks there.
 """
 _BINDING = """
 ## Pods created and bound end to end

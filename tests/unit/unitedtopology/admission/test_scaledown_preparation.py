@@ -62,6 +62,23 @@ async def test_the_watches_of_other_controllers_get_time_to_show_the_costs(clust
     assert cluster.clock.monotonic() - started >= SETTLE * SECOND
 
 
+async def test_costs_are_written_when_a_large_united_topology_has_been_validated(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it is not known whether its subsets count."""
+    await divided(cluster, 2)
+    asked: list[tuple[str, ...]] = []
+
+    async def wait_validated(*workload: str) -> None:
+        asked.append(workload)
+        await cluster.clock.sleep(0.5)
+        assert not any(AIMED_SIZE in pod.metadata.annotations for pod in await cluster.pods())
+
+    monkeypatch.setattr(cluster.controller.levels, "wait_validated", wait_validated)
+    assert await prepare(cluster, 3) == 3
+    assert asked == [("Deployment", "default", "web")]
+
+
 async def test_for_size_zero_nothing_is_written(cluster: TopologyCluster) -> None:
     """Pods that are all deleted need no order."""
     await divided(cluster, 2)
