@@ -89,7 +89,7 @@ class InMemoryLab:
         self.options = options
         self.definitions = [crds.manifest(kind) for kind in crds.KINDS if kind.model in kinds]
         """The CustomResourceDefinitions that `start` creates."""
-        self.cluster = Cluster(clock=self.clock.now, call=call, seed=seed, timer=self.clock)
+        self.cluster = Cluster(clock=self.clock.now, call=call, seed=seed)
         tasks = (NamespaceController(self.cluster, "no authority"), DefinitionController(self.cluster))
         self._background: tuple[BackgroundTask, ...] = (*tasks, GarbageCollector(self.cluster)) if collects else tasks
         self._wires: list[Wire] = []

@@ -20,11 +20,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from trimtab.kube.clocks import Clock, SystemClock, within
 from trimtab_lab.apiserver.admission.admission_reviews import (
     CallError,
     Operation,
@@ -39,7 +37,7 @@ from trimtab_lab.apiserver.admission.webhook_patches import PatchedRequest, Rein
 from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, internal_error, status_error
 from trimtab_lab.apiserver.storage.store import Tree, encode
 
-Call = Callable[[Tree, bytes, float], Coroutine[Any, Any, bytes]]
+Call = Callable[[Tree, bytes, float], Awaitable[bytes]]
 """Posts a review to the webhook with this `clientConfig`, within so many seconds. Raises CallError."""
 
 _GRACE = 0.5  # seconds in which `call` can report its own timeout
@@ -64,7 +62,7 @@ class WebhookDispatcher:
     """The webhooks of a cluster, and the order in which they are called.
 
     `namespace_labels` returns the labels of a namespace, None if it does not exist. `equivalents` returns the same
-    resource in other versions, and `convert` an object in such a version. Timeouts are measured by `clock`.
+    resource in other versions, and `convert` an object in such a version.
     """
 
     def __init__(
@@ -73,13 +71,11 @@ class WebhookDispatcher:
         namespace_labels: Callable[[str], Mapping[str, str] | None],
         equivalents: Callable[[Resource, str], Sequence[Resource]] = _no_equivalents,
         convert: Callable[[Tree, Resource], Tree] = _set_type,
-        clock: Clock | None = None,
     ) -> None:
         self._call = call
         self._namespace_labels = namespace_labels
         self._equivalents = equivalents
         self._convert = convert
-        self._clock = clock or SystemClock()
         self._mutating: list[Webhook] = []
         self._validating: list[Webhook] = []
         self._needed: dict[tuple[str, Resource, str], bool] = {}
@@ -183,7 +179,8 @@ class WebhookDispatcher:
         uid = str(uuid.uuid4())
         body = encode(build_review(hook.review_version, uid, self._in_version(request, target), target))
         try:
-            data = await within(self._clock, hook.timeout + _GRACE, self._call(hook.client, body, hook.timeout))
+            async with asyncio.timeout(hook.timeout + _GRACE):
+                data = await self._call(hook.client, body, hook.timeout)
         except TimeoutError:
             raise CallError("failed to call webhook: context deadline exceeded") from None
         except CallError as error:

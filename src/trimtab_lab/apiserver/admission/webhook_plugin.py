@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trimtab.kube.clocks import Clock
 from trimtab_lab.apiserver.admission.admission_reviews import Operation, Resource
 from trimtab_lab.apiserver.admission.attributes import Attributes, Step, resource_of
 from trimtab_lab.apiserver.admission.webhook_dispatcher import Call, WebhookDispatcher
@@ -23,13 +22,11 @@ VALIDATING = "admissionregistration.k8s.io/validatingwebhookconfigurations"
 class WebhookPlugin:
     """The webhooks of a cluster, updated when their configurations change."""
 
-    def __init__(self, store: Store, registry: Registry, call: Call, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, registry: Registry, call: Call) -> None:
         self._store = store
         self._registry = registry
         self._changes = registry.changes
-        self._dispatcher = WebhookDispatcher(
-            call, self._namespace_labels, self._equivalents, self._convert, clock=clock
-        )
+        self._dispatcher = WebhookDispatcher(call, self._namespace_labels, self._equivalents, self._convert)
         self._configured = False
         store.listen(self._on_event)
 

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 
 from trimtab.api import times
-from trimtab.kube.clocks import Clock
 from trimtab_lab.apiserver.admission.builtin_plugins import BuiltInPlugins
 from trimtab_lab.apiserver.admission.service_account_tokens import ServiceAccountTokens
 from trimtab_lab.apiserver.admission.webhook_dispatcher import Call
@@ -30,9 +29,7 @@ class Cluster:
         history: int = HISTORY,
         bookmark_interval: float = BOOKMARK_INTERVAL,
         seed: int | None = None,
-        timer: Clock | None = None,
     ) -> None:
-        """`clock` is the time that objects carry, `timer` that of timeouts."""
         self.clock = clock
         self._second, self._now = -1, ""
         self.rng = random.Random(seed)  # noqa: S311 – names are not secrets
@@ -41,7 +38,7 @@ class Cluster:
         self.broadcaster = Broadcaster(self.store, bookmark_interval)
         self.plugins = BuiltInPlugins(self.store, self.registry, self.rng)
         self.tokens = ServiceAccountTokens(self.store, clock)
-        self.webhooks = WebhookPlugin(self.store, self.registry, call, timer)
+        self.webhooks = WebhookPlugin(self.store, self.registry, call)
 
     def now(self) -> str:
         """The present time as objects carry it; formatted once a second."""

@@ -13,7 +13,6 @@ import pytest
 
 from tools import record
 from tools.webhooks import WebhookServer
-from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.apiserver.admission.admission_reviews import CallError, Resource, ReviewRequest
 from trimtab_lab.apiserver.admission.webhook_client import WebhookClient
 from trimtab_lab.apiserver.admission.webhook_dispatcher import WebhookDispatcher
@@ -443,15 +442,10 @@ async def test_a_webhook_that_never_responds_times_out() -> None:
         await asyncio.Event().wait()
         return b""
 
-    clock = VirtualClock()
-    cluster = WebhookDispatcher(call, LABELS.get, clock=clock)
-    cluster.load([], [configuration("c", hook(timeoutSeconds=10))])
-    asking = asyncio.ensure_future(cluster.validate(request(), []))
-    await clock.advance(10.4)
-    assert not asking.done(), "the call itself may report its timeout"
-    await clock.advance(0.2)
+    cluster = WebhookDispatcher(call, LABELS.get)
+    cluster.load([], [configuration("c", hook(timeoutSeconds=0.01))])
     with pytest.raises(StatusError, match="context deadline exceeded"):
-        await asking
+        await cluster.validate(request(), [])
 
 
 @pytest.mark.parametrize(
