@@ -56,6 +56,9 @@ _STEADY = 5 * SECOND
 _MANY = 5_000
 """Objects of a list after which free memory is returned: the buffers of the list, and columns that have grown since."""
 
+_BURST = 32
+"""How many events of a watch are handled before other tasks run, should as many have arrived: some milliseconds."""
+
 log = logging.getLogger(__name__)
 
 
@@ -296,7 +299,7 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         """Watch until the server ends the watch. One that ends right away counts as a failure."""
         started = self._clock.monotonic()
-        received = False
+        received = 0
         try:
             async with self._client.watch(
                 self.resource,
@@ -307,7 +310,9 @@ class Informer(Generic[T]):
                 self.problem = ""
                 async for event in events:
                     self._handle_event(event)
-                    received = True
+                    received += 1
+                    if not received % _BURST:
+                        await asyncio.sleep(0)
         finally:
             steady = self._clock.monotonic() - started >= _STEADY
             if received or steady:

@@ -125,6 +125,19 @@ async def test_objects_are_listed_and_then_watched() -> None:
     assert [dict(r.params).get("limit") for r in stage.server.requests[:3]] == ["2", "2", "2"]
 
 
+async def test_other_tasks_run_while_many_events_are_handled() -> None:
+    """They have arrived together, after a pause of the server: a request does not wait until all are handled."""
+    stage = Stage()
+    handled: list[int] = []
+    async with stage.running():
+        for number in range(200):
+            stage.put(f"p{number}")
+        while len(stage.diary.told) < 200:
+            handled.append(len(stage.diary.told))
+            await asyncio.sleep(0)
+    assert 0 < max(after - before for before, after in pairwise([*handled, 200])) <= 32
+
+
 async def test_the_store_is_updated_before_handlers_are_called() -> None:
     """A handler sees the reported change in the store."""
     stage = Stage()
