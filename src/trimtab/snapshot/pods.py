@@ -287,12 +287,16 @@ class PodTable:
         return islice(self._columns.values(), len(_REFERENCES) + len(_IDENTITY), None)
 
     def write_all(
-        self, rows: Sequence[int], pods: Sequence[Pod], cells: Sequence[Values], positions: Sequence[Position]
+        self,
+        rows: Sequence[int],
+        pods: Sequence[Pod],
+        cells: Sequence[Values],
+        nodes: Sequence[int],
+        labels: Sequence[int],
     ) -> None:
         """Fill the columns of empty rows; `cells` are columns of the pods (see `columns_of`)."""
         for row, pod in zip(rows, pods, strict=True):
             self.objects[row] = pod
-        nodes, labels = [each.node for each in positions], [each.labels for each in positions]
         referred = (nodes, [self._take_owner(pod) for pod in pods], labels, False)
         written = np.array(rows)  # once, and not for each column
         for column, values in zip(self._columns.values(), (*referred, *cells), strict=True):

@@ -39,19 +39,11 @@ Group = Service | ReplicationController | ReplicaSet | StatefulSet | CloneSet
 Watched = Pod | Node | Namespace | Group
 MIRRORED: tuple[type[Any], ...] = (Pod, Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
 """The kinds that decisions about existing pods scan. Placement also takes selectors from CloneSets."""
-_used = operator.attrgetter(
-    "spec.containers",
-    "status.container_statuses",
-    "metadata.namespace",
-    "spec.affinity",
-    "spec.init_containers",
-    "spec.resources",
-    "spec.overhead",
-    "status.init_container_statuses",
-    "status.resources",
-    "status.allocated_resources",
+_used_of_spec = operator.attrgetter("containers", "affinity", "init_containers", "resources", "overhead")
+_used_of_status = operator.attrgetter(
+    "container_statuses", "init_container_statuses", "resources", "allocated_resources"
 )
-"""The parts of a pod that its usage depends on; the two by whose identity it is found come first."""
+"""The parts of a pod that its usage depends on, beside its namespace; those by whose identity it is found come first."""
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
 
 
@@ -254,14 +246,17 @@ class Snapshot:
 
     def _add_pods(self, keys: Sequence[str], pods: Sequence[Pod]) -> None:
         usages, cells = [self._usage(pod) for pod in pods], columns_of(pods)  # first, as above
-        rows, positions = self._take_all(keys), self._refer_all(pods)
-        self.pods.write_all(rows, pods, cells, positions)
+        rows, nodes = self._take_all(keys), self._refer_nodes(pods)
+        labels = [self.pods.labels.take(pod.metadata.namespace, pod.metadata.labels) for pod in pods]
+        self.pods.write_all(rows, pods, cells, nodes, labels)
         charges = []
-        for row, usage, position in zip(rows, usages, positions, strict=True):
+        is_tallied = len(self.tallies) > 0
+        for row, usage, node, number, pod in zip(rows, usages, nodes, labels, pods, strict=True):
             self._counted[row] = usage
             if usage is not None:
-                charges.append((position.node, usage.requests))
-                self._apply_labels_and_shape(usage, position, 1)
+                charges.append((node, usage.requests))
+                if is_tallied or usage.shape.terms or usage.shape.ports:
+                    self._apply_labels_and_shape(usage, Position(node, number, pod.terminating), 1)
         self.nodes.charge_all(charges)
 
     def _refer(self, pod: Pod) -> Position:
@@ -269,18 +264,10 @@ class Snapshot:
         node = self.nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
         return Position(node, self.pods.labels.take(pod.metadata.namespace, pod.metadata.labels), pod.terminating)
 
-    def _refer_all(self, pods: Sequence[Pod]) -> list[Position]:
-        """The positions of several pods, as `_refer` for each."""
+    def _refer_nodes(self, pods: Sequence[Pod]) -> list[int]:
+        """The nodes of several pods, with one more reference for each pod."""
         named = iter(self.nodes.refer_all([pod.spec.node_name for pod in pods if pod.spec.node_name]))
-        take = self.pods.labels.take
-        return [
-            Position(
-                next(named) if pod.spec.node_name else NOWHERE,
-                take(pod.metadata.namespace, pod.metadata.labels),
-                pod.terminating,
-            )
-            for pod in pods
-        ]
+        return [next(named) if pod.spec.node_name else NOWHERE for pod in pods]
 
     def _take_all(self, keys: Sequence[str]) -> list[int]:
         rows = self.pods.take_all(keys)
@@ -309,8 +296,8 @@ class Snapshot:
         """
         if not pod.spec.node_name or pod.finished:
             return None
-        parts, infeasible = _used(pod), is_infeasible(pod)
-        identity = (id(parts[0]), id(parts[1]))
+        parts = (_used_of_spec(pod.spec), _used_of_status(pod.status), pod.metadata.namespace)
+        infeasible, identity = is_infeasible(pod), (id(parts[0][0]), id(parts[1][0]))
         known = self._usages.get(identity)
         if known is None or known.parts != parts or known.is_infeasible != infeasible:
             if len(self._usages) >= _USAGES_LIMIT:
