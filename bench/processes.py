@@ -3,8 +3,9 @@
 The cluster is the lab's API server in a process of its own, with objects put into its store. Each set of components is
 `trimtab run` as an installation runs it, and is measured when it is ready, leads, and watches pods: the CPU that it has
 used, its memory, and, from the server's side, its watches by kind and its connections. Then pods change for some
-seconds, 2,000 times a second: the CPU that this costs, and how often the event loop was late, the start included. Run
-it alone: `python -m bench.processes`.
+seconds, 2,000 times a second: the CPU that this costs, and how often the event loop was late, the start included. The
+calibration of that is a thread of this program that only sleeps, at the same time: a virtual machine that is not given
+its processors is late, too. Run it alone: `python -m bench.processes`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -46,7 +48,7 @@ from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.server import Server
 
 NODES, PODS, SIZE, ZONES = 5_000, 50_000, 100, 3
-RUNS = 3
+RUNS = 5
 """How often each process is started; the median is taken, because the speed of a machine varies."""
 LARGE = 15_000, 150_000
 """The nodes and pods of a large cluster."""
@@ -68,6 +70,8 @@ _SETTLING = 1.0
 """Seconds in which a process handles the last changes."""
 _LATE = "0.05"
 """The bucket of the event loop's lag whose limit is the longest allowed pause."""
+_INTERVAL = 0.1
+"""Seconds between two measurements of delays, as in a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,9 @@ class Start:
     late: int
     turns: int
     """How often the event loop was more than 50 ms late, and how often that was measured."""
+    sleeper_late: int
+    sleeper_turns: int
+    """The same of a thread that only sleeps."""
 
     def row(self, name: str) -> str:
         """A line of the report."""
@@ -97,6 +104,7 @@ class Start:
             f" {self.resident:6.0f} MiB (peak {self.peak:.0f})"
             f" {total:3} watches ({pods} of pods) {self.connections:3} connections;"
             f" {self.changes:.2f} cores for {_RATE} changes/s, late {self.late} of {self.turns} times"
+            f" (only sleeping: {self.sleeper_late} of {self.sleeper_turns})"
         )
 
     @classmethod
@@ -116,6 +124,8 @@ class Start:
             changes=middle(lambda start: start.changes),
             late=sum(start.late for start in starts),
             turns=sum(start.turns for start in starts),
+            sleeper_late=sum(start.sleeper_late for start in starts),
+            sleeper_turns=sum(start.sleeper_turns for start in starts),
         )
 
     def tree(self) -> dict[str, float]:
@@ -131,6 +141,8 @@ class Start:
             "cores for changes": round(self.changes, 2),
             "late": self.late,
             "turns": self.turns,
+            "late sleeping": self.sleeper_late,
+            "turns sleeping": self.sleeper_turns,
         }
 
 
@@ -252,7 +264,11 @@ def _pod(rng: random.Random, number: int, nodes: int, workloads: int) -> JSON:
 
 def measure(components: Sequence[str], kubeconfig: Path, server: Connection) -> Start:
     """Start these components in one process; what they have cost when it is ready."""
-    with tempfile.TemporaryDirectory() as folder, _process(components, kubeconfig, Path(folder)) as (process, port):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _process(components, kubeconfig, Path(folder)) as (process, port),
+        Sleeper() as sleeper,
+    ):
         started = time.monotonic()
         _wait_ready(process, port)
         watches, connections = _wait_watching(server)
@@ -260,7 +276,38 @@ def measure(components: Sequence[str], kubeconfig: Path, server: Connection) -> 
         memory = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
         resident, peak = (int(memory[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
         changes = _cpu_of_changes(process.pid, server)
-        return Start(cpu, ready, resident, peak, watches, connections, changes, *_late(port))
+        sleeper.end()
+        delays = (*_late(port), sleeper.late, sleeper.turns)
+        return Start(cpu, ready, resident, peak, watches, connections, changes, *delays)
+
+
+class Sleeper:
+    """A thread that sleeps as the monitor of the event loop does, and counts how often it wakes up late."""
+
+    def __init__(self) -> None:
+        self.late = self.turns = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Sleeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Stop counting."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            due = time.monotonic() + _INTERVAL
+            if self._ended.wait(_INTERVAL):
+                return
+            self.turns += 1
+            self.late += time.monotonic() - due > float(_LATE)
 
 
 def _cpu_of_changes(pid: int, server: Connection) -> float:

@@ -56,8 +56,9 @@ _PROCESSES = """
 `trimtab run` on the lab's API server, measured when the process is ready, leads and watches pods: processor time and
 seconds since its start, memory, and what the server counts of its watches and connections. Then 2,000 pods change a
 second, for five seconds: the cores that this takes, and how often the event loop was more than 50 ms late since the
-start, of how many measurements (ten a second). Each process is started several times; the figures are medians, and
-delays are those of all starts.
+start, of how many measurements (ten a second); in parentheses, how often a thread was that only sleeps, since a virtual
+machine is not always given its processors. Each process is started several times; the figures are medians, and delays
+are those of all starts.
 """
 _PROCESSES_ROWS = """
 | components | CPU, s | ready after, s | MiB (peak) | watches (of pods) | connections | cores for changes | late |
@@ -201,7 +202,8 @@ def _processes(results: Mapping[str, Any]) -> Iterator[str]:
         memory = f"{start['MiB']} ({start['peak MiB']})"
         watches = f"{start['watches']} ({start['watches of pods']})"
         times = f"{start['CPU s']} | {start['ready after s']}"
-        changes = f"{start['cores for changes']} | {start['late']} of {start['turns']}"
+        sleeper = f" ({start['late sleeping']} of {start['turns sleeping']})" if "turns sleeping" in start else ""
+        changes = f"{start['cores for changes']} | {start['late']} of {start['turns']}{sleeper}"
         yield f"| {name} | {times} | {memory} | {watches} | {start['connections']} | {changes} |"
     size, runs = f"{results['nodes']:,} nodes and {results['pods']:,} pods", results.get("runs", 1)
     yield f"\n{size}, {runs} start{'s' * (runs > 1)}; calibration {results['calibration ms']} ms."

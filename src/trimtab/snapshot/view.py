@@ -43,7 +43,7 @@ _used_of_spec = operator.attrgetter("containers", "affinity", "init_containers",
 _used_of_status = operator.attrgetter(
     "container_statuses", "init_container_statuses", "resources", "allocated_resources"
 )
-"""The parts of a pod that its usage depends on, beside its namespace; those by whose identity it is found come first."""
+"""The parts of a pod that its usage depends on, beside its namespace; first those by whose identity it is found."""
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
 
 
