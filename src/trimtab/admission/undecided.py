@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from trimtab.admission.server import is_large
 from trimtab.api.admission import AdmissionRequest
+from trimtab.kube.dropped_events import DropReason
 
 T = TypeVar("T")
 
@@ -27,8 +28,8 @@ log = logging.getLogger(__name__)
 class UndecidedReports:
     """Reads reviews and reports them: small ones at once, large ones beside the event loop."""
 
-    def __init__(self, on_drop: Callable[[], None]) -> None:
-        """`on_drop` is called for each report that is dropped."""
+    def __init__(self, on_drop: Callable[[DropReason], None]) -> None:
+        """`on_drop` is called for each report that is dropped, with the reason."""
         self._on_drop = on_drop
         self._waiting: set[asyncio.Future[None]] = set()
         self._turn = asyncio.Lock()
@@ -42,9 +43,9 @@ class UndecidedReports:
         elif len(self._waiting) < MOST:
             task = asyncio.ensure_future(self._read_beside(request, read, report))
             self._waiting.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._waiting.discard)
         else:
-            self._drop(request, f"{MOST} large requests wait to be reported already")
+            self._drop(request, DropReason.LARGE, f"{MOST} large requests wait to be reported already")
 
     async def _read_beside(
         self, request: AdmissionRequest, read: Callable[[AdmissionRequest], T], report: Callable[[T], None]
@@ -54,11 +55,8 @@ class UndecidedReports:
                 found = await asyncio.to_thread(read, request)
             report(found)
         except Exception as error:  # noqa: BLE001 - of one review, and not of those that wait
-            self._drop(request, f"{type(error).__name__}: {error}")
+            self._drop(request, DropReason.FAILED, f"{type(error).__name__}: {error}")
 
-    def _ended(self, task: asyncio.Future[None]) -> None:
-        self._waiting.discard(task)
-
-    def _drop(self, request: AdmissionRequest, why: str) -> None:
+    def _drop(self, request: AdmissionRequest, reason: DropReason, why: str) -> None:
         log.warning("%s/%s was admitted without a decision and gets no event: %s", request.namespace, request.name, why)
-        self._on_drop()
+        self._on_drop(reason)

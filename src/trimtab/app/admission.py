@@ -29,7 +29,6 @@ from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.pod_webhook import Defaulting, pod_hooks
 from trimtab.app.scheduling import leveling_constraints, rank_settings, schedulers
 from trimtab.kube.components import Background, CacheGroup, Candidate, Component, ComponentGroup, FeatureGroup
-from trimtab.kube.dropped_events import DropReason
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
 from trimtab.ranking.plan import Policy
@@ -131,9 +130,7 @@ class _ScaleDowns:
         )
         self._reports = PlanReports(dependencies.client, self.view.policies.get)
         self._recorder = Recorder(dependencies.client, component=_COMPONENT)
-        self._undecided = UndecidedReports(
-            lambda: dependencies.client.dropped_events.report(_COMPONENT, DropReason.LARGE)
-        )
+        self._undecided = UndecidedReports(partial(dependencies.client.dropped_events.report, _COMPONENT))
         self._events = PacedRecorder(self._recorder, dependencies.client.clock)
         self.holder = ScaleDownHolder(
             dependencies.client,

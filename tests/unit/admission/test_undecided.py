@@ -11,6 +11,7 @@ import pytest
 from trimtab.admission.undecided import MOST, UndecidedReports
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.documents import Document
+from trimtab.kube.dropped_events import DropReason
 
 LARGE = 200_000
 
@@ -23,10 +24,12 @@ class Reader:
         self.may_read = threading.Event()
         self.reported: list[str] = []
         self.submitted = self.dropped = 0
+        self.reasons: set[DropReason] = set()
         self.reports = UndecidedReports(self._drop)
 
-    def _drop(self) -> None:
+    def _drop(self, reason: DropReason) -> None:
         self.dropped += 1
+        self.reasons.add(reason)
 
     def submit(self, name: str, size: int) -> None:
         """Submit a review with an object of that size."""
@@ -73,7 +76,7 @@ async def test_only_a_few_large_reviews_wait(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING):
         for name in names:
             reader.submit(name, LARGE)
-    assert reader.dropped == 2
+    assert (reader.dropped, reader.reasons) == (2, {DropReason.LARGE})
     assert [record.getMessage().split()[0] for record in caplog.records] == [f"/{name}" for name in names[-2:]]
     await reader.until_ended()
     assert reader.reported == names[:-2]
@@ -89,5 +92,5 @@ async def test_a_large_review_that_cannot_be_read_is_dropped(caplog: pytest.LogC
     reader.submit("web", LARGE)
     with caplog.at_level(logging.WARNING):
         await reader.until_ended()
-    assert (reader.reported, reader.dropped) == (["web"], 1)
+    assert (reader.reported, reader.dropped, reader.reasons) == (["web"], 1, {DropReason.FAILED})
     assert "RuntimeError: cannot be read" in caplog.text

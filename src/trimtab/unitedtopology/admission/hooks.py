@@ -25,7 +25,6 @@ from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.components import run_together
-from trimtab.kube.dropped_events import DropReason
 from trimtab.kube.events import WARNING, Recorder
 from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
@@ -82,7 +81,7 @@ class SubsetHooks:
             defaults=defaults,
             budget=budget,
         )
-        self._undecided = UndecidedReports(lambda: client.dropped_events.report(COMPONENT, DropReason.LARGE))
+        self._undecided = UndecidedReports(partial(client.dropped_events.report, COMPONENT))
         self._deletions = DeletionReviews(self.topologies, self.batcher, client.corrected_clock, budget=budget)
         self.hooks: Sequence[Hook] = [
             replace(hook, is_ready=lambda: self.synced) for hook in (*self._pods.hooks, *self._deletions.hooks)
