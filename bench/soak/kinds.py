@@ -45,7 +45,7 @@ KINDS = (
     Kind("restart-etcd", 2, "kill -9 of etcd", REAL),
     Kind("etcd-quota", 2, "etcd's database reaches its quota, and is cleared", REAL),
     Kind("cut-watches", 24, "all connections of a replica to the API server are cut"),
-    Kind("unreadable-object", 16, "an object nested a thousand levels deep is created"),
+    Kind("unreadable-object", 16, "an object that is nested too deep, or has too many values, is created"),
     Kind("forged-review", 90, "a review that no API server sent reaches a webhook port"),
     Kind("connection-burst", 2, "more connections than a webhook port takes at a time are opened and left alone"),
 )

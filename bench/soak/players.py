@@ -75,16 +75,21 @@ def clone_set(run: str, replicas: int) -> JSON:
     }
 
 
-def unreadable(kind: str, name: str, depth: int) -> tuple[str, bytes]:
-    """The collection and the text of an object that is nested too deep to be read. Kinds: `UNREADABLE`."""
+def unreadable(kind: str, name: str, value: str) -> tuple[str, bytes]:
+    """The collection and the text of an object with a free-form value. Kinds: `UNREADABLE`."""
     path, tree = UNREADABLE[kind]
     whole = json.dumps({**tree, "metadata": {**tree.get("metadata", {}), "name": name}})
-    return path, whole.replace(_HOLE, _deep(depth)).encode()
+    return path, whole.replace(_HOLE, value).encode()
 
 
-def _deep(levels: int) -> str:
+def deep(levels: int) -> str:
     """Nested objects in the form of a set of fields: an API server drops `managedFields` in any other."""
     return '{"f:a":' * levels + "{}" + "}" * levels
+
+
+def wide(values: int) -> str:
+    """Many values in few bytes; no form of `managedFields`."""
+    return '{"a":[' + ",".join(["[]"] * values) + "]}"
 
 
 _CONTAINER = {"name": "main", "image": "example.com/app:1"}
@@ -127,7 +132,7 @@ UNREADABLE: Mapping[str, tuple[str, JSON]] = {
         },
     ),
 }
-"""Where a free-form field is nested too deep: the collection, and the object with a hole for it."""
+"""Where a kind has a free-form field: the collection, and the object with a hole for it."""
 
 
 def review(namespace: str, request: JSON) -> JSON:

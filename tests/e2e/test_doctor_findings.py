@@ -20,7 +20,7 @@ from tests.e2e.breakages import COMPONENTS, Breakage, Installation
 from tests.e2e.processes import configuration, running
 from tests.e2e.test_doctor import authorizes, doctor
 from tests.lab.deployments import deployment_sandbox
-from trimtab.api.nesting import MAX_DEPTH
+from trimtab.api.complexity import MAX_DEPTH
 from trimtab.doctor.rules import RULES
 from trimtab.kube import config
 from trimtab.kube.client import Client

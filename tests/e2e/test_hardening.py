@@ -26,7 +26,7 @@ from tests.e2e.hostility import COMPONENTS, SIZE, Victim, installed, observed
 from tests.e2e.processes import CONTROLLERS, WEBHOOKS
 from tests.e2e.test_unitedtopology import eventually
 from tests.lab.policing import POLICIES, Workers
-from trimtab.api import crds, nesting
+from trimtab.api import complexity, crds
 from trimtab.api.annotations import DELETION_COST, POLICY_COST, SCALE_PLAN, SUBSET
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.documents import JSON
@@ -77,7 +77,7 @@ async def test_unreadable_objects_are_skipped_and_reported(victim: Victim) -> No
     for kind in UNREADABLE:
         path, body = unreadable(kind, f"deep-{kind}", DEPTH)
         stored = await victim.client.call("POST", path.format(victim.strange), body=body)
-        assert nesting.is_too_deep(stored.body, DEPTH)
+        assert complexity.is_too_deep(stored.body, DEPTH)
     await eventually(lambda: are_reported(victim))
 
     async def have_events() -> bool:

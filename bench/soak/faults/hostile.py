@@ -13,12 +13,27 @@ import aiohttp
 from bench.promise.comparison import JSON
 from bench.soak import judging
 from bench.soak.arena import Arena, NoEffectError
-from bench.soak.players import EXEMPT, PLAIN, UNITED, UNREADABLE, forged_deletion, forged_pod, forged_scale, unreadable
+from bench.soak.players import (
+    EXEMPT,
+    PLAIN,
+    UNITED,
+    UNREADABLE,
+    deep,
+    forged_deletion,
+    forged_pod,
+    forged_scale,
+    unreadable,
+    wide,
+)
 from bench.soak.replicas import WEBHOOKS
+from trimtab.api import complexity
 from trimtab.kube.errors import ApiError
 
 _DEPTHS = {True: 1400, False: 300}
 """How deep objects are nested on a real API server, and on the lab's own, which refuses more than a thousand levels."""
+_VALUES = 2 * complexity.MAX_VALUES
+_WIDE_SHARE = 0.25
+"""The share of the unreadable objects that have too many values: they are large, and stay in etcd."""
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 _ANSWERS = frozenset({200, 400, 404, 408, 413, 429, 431, 503})
 _BURST = 1500
@@ -28,13 +43,14 @@ _TRIES = 15
 
 
 async def create_unreadable(arena: Arena, rng: random.Random) -> str:
-    """Create an object that is nested too deep.
+    """Create an object that is nested too deep, or has too many values.
 
     Our validation refuses those of our own kinds, except in namespaces that are exempt from it. A pod must get through.
     """
     kind, name = rng.choice(sorted(UNREADABLE)), f"strange-{rng.randrange(10**9)}"
     namespace = arena.strange if kind == "pod" else rng.choice((arena.strange, EXEMPT))
-    path, body = unreadable(kind, name, _DEPTHS[arena.lab.is_real])
+    is_wide = kind != "pod" and rng.random() < _WIDE_SHARE
+    path, body = unreadable(kind, name, wide(_VALUES) if is_wide else deep(_DEPTHS[arena.lab.is_real]))
     try:
         await arena.client.call("POST", path.format(namespace), body=body)
     except ApiError as error:

@@ -119,7 +119,7 @@ async def _dry_runs(template: JSON, shaped: dict[int, JSON], client: Client, nam
 async def _refusal(pod: JSON, client: Client, namespace: str) -> ApiError | None:
     """Why the API server would refuse a pod; None where it would not. Raises what says nothing about the pod."""
     try:
-        await client.create(Resource.of(Pod).raw, pod, namespace=namespace, dry_run=True)
+        await client.create(Pod, pod, namespace=namespace, dry_run=True)
     except (Invalid, BadRequest, Forbidden) as error:
         return error
     return None

@@ -63,7 +63,7 @@ async def _united_topology(
 def _read_topology(
     allowed_fields: Collection[str], owners: ReplicaSetOwners, document: Document
 ) -> tuple[UnitedTopology, list[InvalidError]]:
-    topology = codec.decode(document.text, UnitedTopology)
+    topology = codec.decode_object(document.text, UnitedTopology)
     return topology, list(unitedtopology.problems(topology, allowed_fields=allowed_fields, owners=owners))
 
 
@@ -74,10 +74,10 @@ async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -
 
 
 def _clone_set_problems(document: Document, old: Document | None) -> list[InvalidError]:
-    wanted = codec.decode(document.text, CloneSet)
+    wanted = codec.decode_object(document.text, CloneSet)
     problems = list(cloneset.problems(wanted))
     if old is not None:
-        problems += cloneset.immutable_field_problems(codec.decode(old.text, CloneSet), wanted)
+        problems += cloneset.immutable_field_problems(codec.decode_object(old.text, CloneSet), wanted)
     return problems
 
 
@@ -94,7 +94,7 @@ async def _scale_down_policy(
 def _policy_problems(
     strategies: Mapping[str, Factory], owners: ReplicaSetOwners, document: Document
 ) -> list[InvalidError]:
-    return list(faults(codec.decode(document.text, ScaleDownPolicy), strategies, owners))
+    return list(faults(codec.decode_object(document.text, ScaleDownPolicy), strategies, owners))
 
 
 def checks(

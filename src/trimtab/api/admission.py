@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trimtab.api import codec, nesting
+from trimtab.api import codec, complexity
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ListMeta
@@ -151,7 +151,7 @@ def _decoded(body: bytes) -> _WireReview | AdmissionReview:
         try:
             return codec.decode_exactly(body, _WireReview)
         except RecursionError:
-            return codec.decode_exactly(nesting.cut(body), _WireReview)
+            return codec.decode_exactly(complexity.cut(body), _WireReview)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if len(body) > _SEARCHED:
             raise InvalidError("", f"cannot be read: {error}") from error

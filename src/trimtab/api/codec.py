@@ -4,7 +4,10 @@ Decoding has a fast path and a slow path. The fast path is msgspec alone. If it 
 values, nulls are dropped (in Kubernetes a null is an absent field), and the values are converted. If that fails too,
 the values are compared with the type piece by piece, to name the wrong element of a list.
 
-Text that is nested too deep to be decoded loses its deepest levels first, which no type declares (see `nesting`).
+**Limits.** An object may be anyone's, and large: `decode_object` refuses text of too many values before it is decoded
+(see `complexity`), and takes the slow path only for text of few.
+
+Text that is nested too deep to be decoded loses its deepest levels first, which no type declares (see `complexity`).
 
 **Threads.** msgspec analyses a type when it is first decoded, and stores the result on the type before it is complete:
 a second thread that decodes the type meanwhile crashes the process (msgspec 0.22). So types are decoded by this module
@@ -23,7 +26,7 @@ from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 import msgspec
 from msgspec import inspect
 
-from trimtab.api import nesting
+from trimtab.api import complexity
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
@@ -39,6 +42,8 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
 _TOO_MANY = re.compile(r"Expected `(?:array|object)` of length <= (\d+)")
 _SEARCHED = 1000
 """How many parts of an object are tried to find the wrong one."""
+_SEARCHED_VALUES = 10_000
+"""Values of an object up to which nulls are dropped and the wrong part is found: about 25 milliseconds."""
 _ANALYSING = threading.Lock()
 
 
@@ -48,8 +53,23 @@ def decode(data: bytes | str, kind: type[T]) -> T:
         return _decode(data, kind)
     except RecursionError:
         if not is_partial(kind):
-            raise InvalidError("", nesting.TOO_DEEP) from None
-    return _decode(nesting.cut(data.encode() if isinstance(data, str) else data), kind)
+            raise InvalidError("", complexity.TOO_DEEP) from None
+    return _decode(complexity.cut(data.encode() if isinstance(data, str) else data), kind)
+
+
+def decode_object(data: bytes, kind: type[T]) -> T:
+    """Decode an object that anyone may have written, as `decode` does, in limited time."""
+    if has_free_form(cast("Hashable", kind)) and complexity.has_more_values(data):
+        raise InvalidError("", complexity.TOO_MANY_VALUES)
+    try:
+        return decode_exactly(data, kind)
+    except msgspec.ValidationError as error:
+        if complexity.has_more_values(data, _SEARCHED_VALUES):
+            text, place = _parts(error)
+            raise InvalidError(place, text.replace("Expected `", "expected `")) from error
+    except (RecursionError, *_NOT_JSON):
+        pass
+    return decode(data, kind)
 
 
 def decode_exactly(data: bytes | msgspec.Raw, kind: type[T]) -> T:
@@ -77,11 +97,39 @@ def _decode(data: bytes | str, kind: type[T]) -> T:
 
 def _raise_if_exact(error: msgspec.ValidationError) -> None:
     """Raise the error if it is about too many entries: no null causes that, and counting them again takes long."""
-    text, _, place = str(error).partition(" - at `$")
-    path = place.rstrip("`").removeprefix(".")
+    text, path = _parts(error)
     limit = _TOO_MANY.fullmatch(text)
     if limit is not None and "[...]" not in path:
         raise InvalidError(path, f"has too many entries; write at most {limit[1]}") from error
+
+
+def _parts(error: msgspec.ValidationError) -> tuple[str, str]:
+    """What msgspec found wrong, and the path; in that, `[...]` is any element of a list."""
+    text, _, place = str(error).partition(" - at `$")
+    return text, place.rstrip("`").removeprefix(".")
+
+
+@functools.lru_cache(maxsize=256)
+def has_free_form(kind: Any) -> bool:
+    """Whether objects of a type have parts of any shape: documents, or plain JSON."""
+    seen: set[type] = set()
+
+    def is_found(info: inspect.Type) -> bool:
+        info = _unwrapped(info)
+        if isinstance(info, inspect.StructType):
+            if info.cls in seen:
+                return False
+            seen.add(info.cls)
+            return any(is_found(field.type) for field in info.fields)
+        if isinstance(info, inspect.UnionType):
+            return any(map(is_found, info.types))
+        if isinstance(info, inspect.DictType):
+            return is_found(info.value_type)
+        if isinstance(info, (inspect.ListType, inspect.VarTupleType)):
+            return is_found(info.item_type)
+        return isinstance(info, (inspect.AnyType, inspect.CustomType))
+
+    return is_found(_type_info(kind))
 
 
 def is_partial(kind: Any) -> bool:
@@ -106,7 +154,7 @@ def convert(tree: Any, kind: type[T]) -> T:
 @functools.lru_cache(maxsize=4096)
 def view(document: Document, kind: type[T]) -> T:
     """The typed view of a document, cached: templates are read many times."""
-    return decode(document.text, kind)
+    return decode_object(document.text, kind)
 
 
 def decode_pods(data: bytes | str) -> PodList:

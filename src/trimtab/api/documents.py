@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from trimtab.api import nesting
+from trimtab.api import complexity
 from trimtab.api.errors import InvalidError
 
 JSON = dict[str, Any]
@@ -19,10 +19,10 @@ JSON = dict[str, Any]
 
 
 class Document:
-    """An immutable JSON object with every field, of limited depth.
+    """An immutable JSON object with every field, of limited depth and number of values.
 
-    Equal documents have equal text, so a document can be a dictionary key. The limit (see `nesting`) is what allows
-    functions on its tree to recurse.
+    Equal documents have equal text, so a document can be a dictionary key. The limits (see `complexity`) are what
+    allows functions on its tree to recurse, and to visit each value.
     """
 
     __slots__ = ("_text",)
@@ -31,17 +31,15 @@ class Document:
         try:
             self._text = msgspec.json.encode(value)
         except RecursionError:
-            raise ValueError(nesting.TOO_DEEP) from None
-        if nesting.is_too_deep(self._text):
-            raise ValueError(nesting.TOO_DEEP)
+            raise ValueError(complexity.TOO_DEEP) from None
+        _check(self._text)
 
     @classmethod
     def of_text(cls, text: bytes) -> Document:
         """The document of a JSON object that is text already, without decoding it."""
         if not text.startswith(b"{"):
             raise ValueError("is not an object")
-        if nesting.is_too_deep(text):
-            raise ValueError(nesting.TOO_DEEP)
+        _check(text)
         document = cls.__new__(cls)
         document._text = text  # noqa: SLF001 - of the same class
         return document
@@ -64,6 +62,11 @@ class Document:
 
     def __repr__(self) -> str:
         return f"Document({self._text.decode()})"
+
+
+def _check(text: bytes) -> None:
+    if problem := complexity.problem(text):
+        raise ValueError(problem)
 
 
 def pod_from_template(

@@ -1,25 +1,15 @@
-"""CustomResourceDefinitions (`apiextensions.k8s.io/v1`)."""
+"""CustomResourceDefinitions (`apiextensions.k8s.io/v1`).
+
+A cluster may have hundreds, with schemas of a megabyte. Those who watch them look at whether a kind is served, so that
+is all that is read.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from trimtab.api.documents import Document
 from trimtab.api.meta import Condition, ObjectMeta
 from trimtab.api.model import Model
-
-
-class CustomResourceNames(Model):
-    """The names of a custom kind."""
-
-    plural: str = ""
-    singular: str = ""
-    kind: str = ""
-    list_kind: str = ""
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
 
 
 class ScaleSubresource(Model):
@@ -28,13 +18,6 @@ class ScaleSubresource(Model):
     spec_replicas_path: str = ""
     status_replicas_path: str = ""
     label_selector_path: str | None = None
-
-
-class CustomResourceSubresources(Model):
-    """The subresources of a custom kind; `status` is an empty object if it has one."""
-
-    status: dict[str, Any] | None = None
-    scale: ScaleSubresource | None = None
 
 
 class CustomResourceColumn(Model):
@@ -48,43 +31,14 @@ class CustomResourceColumn(Model):
     priority: int = 0
 
 
-class CustomResourceValidation(Model):
-    """The schema, raw."""
-
-    open_apiv3_schema: Document | None = msgspec.field(name="openAPIV3Schema", default=None)
-
-
-class CustomResourceVersion(Model):
-    """One version of a custom kind."""
-
-    name: str
-    served: bool = False
-    storage: bool = False
-    schema: CustomResourceValidation | None = None
-    subresources: CustomResourceSubresources | None = None
-    additional_printer_columns: tuple[CustomResourceColumn, ...] = ()
-
-
-class CustomResourceDefinitionSpec(Model):
-    """The spec of a custom kind."""
-
-    group: str = ""
-    names: CustomResourceNames = CustomResourceNames()
-    scope: str = ""
-    versions: tuple[CustomResourceVersion, ...] = ()
-
-
 class CustomResourceDefinitionStatus(Model):
     """The status of a custom kind."""
 
     conditions: tuple[Condition, ...] = ()
-    accepted_names: CustomResourceNames = CustomResourceNames()
-    stored_versions: tuple[str, ...] = ()
 
 
 class CustomResourceDefinition(Model):
     """A CustomResourceDefinition."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: CustomResourceDefinitionSpec = CustomResourceDefinitionSpec()
     status: CustomResourceDefinitionStatus = CustomResourceDefinitionStatus()

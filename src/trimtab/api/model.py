@@ -18,3 +18,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     numbers, tuples and one another, so they cannot form a cycle. With 150,000 pods in memory this saves collections of
     several seconds.
     """
+
+
+class Present(Model):
+    """An object of which only its existence is used."""

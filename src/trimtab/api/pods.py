@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from trimtab.api.meta import LabelSelector, ListMeta, ObjectMeta
-from trimtab.api.model import Model
+from trimtab.api.model import Model, Present
 
 ResourceList = Mapping[str, str | int | float]
 """Quantities as written: strings from an API server; in files of users also numbers."""
@@ -133,7 +133,6 @@ class ResourceRequirements(Model):
 
     requests: ResourceList = {}
     limits: ResourceList = {}
-    claims: tuple[Mapping[str, Any], ...] = ()
 
 
 class ContainerRestartRule(Model):
@@ -166,17 +165,17 @@ class Volume(Model):
     """
 
     image: ImageVolumeSource | None = None
-    persistent_volume_claim: Mapping[str, Any] | None = None
-    ephemeral: Mapping[str, Any] | None = None
-    gce_persistent_disk: Mapping[str, Any] | None = None
-    aws_elastic_block_store: Mapping[str, Any] | None = None
-    azure_disk: Mapping[str, Any] | None = None
-    azure_file: Mapping[str, Any] | None = None
-    vsphere_volume: Mapping[str, Any] | None = None
-    portworx_volume: Mapping[str, Any] | None = None
-    cinder: Mapping[str, Any] | None = None
-    iscsi: Mapping[str, Any] | None = None
-    rbd: Mapping[str, Any] | None = None
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
+    gce_persistent_disk: Present | None = None
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    azure_file: Present | None = None
+    vsphere_volume: Present | None = None
+    portworx_volume: Present | None = None
+    cinder: Present | None = None
+    iscsi: Present | None = None
+    rbd: Present | None = None
 
 
 class PodResourceClaim(Model):

@@ -13,7 +13,7 @@ from trimtab.api import limits
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
-from trimtab.api.model import Model
+from trimtab.api.model import Model, Present
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners, advice
 
 API_VERSION = "trimtab.dev/v1alpha1"
@@ -235,11 +235,23 @@ class PodGroupCostSpec(Model):
     ] = {}
 
 
-class ManagedObjectMeta(ObjectMeta):
-    """Metadata with the managers of the object's fields, as an API server records them."""
+class ManagedFields(Model):
+    """The fields of an object that one manager has written; of these, whether they are in its spec."""
 
-    managed_fields: Any = ()
-    """As it is written; `spec_managers` reads it. A server that records none, such as the lab's, leaves it out."""
+    spec: Present | None = msgspec.field(name="f:spec", default=None)
+
+
+class ManagedFieldsEntry(Model):
+    """A manager of some of an object's fields."""
+
+    manager: str = ""
+    fields: ManagedFields = msgspec.field(name="fieldsV1", default=ManagedFields())
+
+
+class ManagedObjectMeta(ObjectMeta):
+    """Metadata with the managers of the object's fields. A server that records none, such as the lab's, has none."""
+
+    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
 
 
 class PodGroupCost(Model):
@@ -250,14 +262,8 @@ class PodGroupCost(Model):
 
     @property
     def spec_managers(self) -> frozenset[str]:
-        """The field managers of its spec; an entry that cannot be read has none."""
-        entries = self.metadata.managed_fields if isinstance(self.metadata.managed_fields, list) else []
-        return frozenset(str(each.get("manager", "")) for each in entries if _manages_spec(each))
-
-
-def _manages_spec(entry: Any) -> bool:
-    fields = entry.get("fieldsV1") if isinstance(entry, dict) else None
-    return isinstance(fields, dict) and "f:spec" in fields
+        """The field managers of its spec."""
+        return frozenset(each.manager for each in self.metadata.managed_fields if each.fields.spec is not None)
 
 
 def problems(policy: ScaleDownPolicy, owners: ReplicaSetOwners = DEPLOYMENTS) -> Iterator[InvalidError]:

@@ -19,9 +19,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod, PodCondition, PodSpec, PodTemplateSpec, Volume
-from trimtab.api.scaledown import PodGroupCost
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.placement.support import STORAGE
 from trimtab.unitedtopology.targets import REVISION
 
 T = TypeVar("T")
@@ -32,6 +30,10 @@ KEPT_ANNOTATIONS = frozenset({DELETION_COST, ALPHA_COST, *SUBSET_KEYS})
 revisions that other kinds write there."""
 
 
+_ANYWHERE = Volume()
+"""A volume that any node can mount."""
+
+
 def trimmed(an_object: T) -> T:
     """An object with only what decisions look at."""
     changes: dict[str, Any] = {"metadata": _metadata(an_object.metadata)}  # type: ignore[attr-defined]
@@ -39,9 +41,6 @@ def trimmed(an_object: T) -> T:
     if isinstance(an_object, Pod):
         changes["spec"] = _pod_spec(an_object.spec)
         changes["status"] = _without_text(an_object.status)
-    elif isinstance(an_object, PodGroupCost):
-        managers = [{"manager": each, "fieldsV1": {"f:spec": {}}} for each in sorted(an_object.spec_managers)]
-        changes["metadata"] = msgspec.structs.replace(changes["metadata"], managed_fields=managers)
     elif isinstance(an_object, UnitedTopology):
         changes["spec"] = _topology_spec(an_object)
     elif isinstance(an_object, CloneSet):
@@ -68,15 +67,7 @@ def _is_kept(annotation: str) -> bool:
 def _pod_spec(spec: PodSpec) -> PodSpec:
     if not spec.volumes:
         return spec
-    return msgspec.structs.replace(spec, volumes=tuple(filter(None, map(_volume, spec.volumes))))
-
-
-def _volume(volume: Volume) -> Volume | None:
-    """A volume without what it refers to; None for one that any node can mount."""
-    restricting: dict[str, Any] = {name: {} for name in STORAGE if getattr(volume, name) is not None}
-    if not restricting and volume.image is None:
-        return None
-    return Volume(image=volume.image, **restricting)
+    return msgspec.structs.replace(spec, volumes=tuple(each for each in spec.volumes if each != _ANYWHERE))
 
 
 def _without_text(status: T) -> T:

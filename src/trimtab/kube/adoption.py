@@ -42,11 +42,10 @@ class Adopter(Generic[T]):
 
     async def _exists(self, owner: ObjectMeta) -> bool:
         try:
-            current = await self._client.get(self._owners.raw, owner.name, namespace=owner.namespace)
+            current = await self._client.get(self._owners, owner.name, namespace=owner.namespace)
         except NotFound:
             return False
-        metadata = current["metadata"]
-        exists = metadata["uid"] == owner.uid and "deletionTimestamp" not in metadata
+        exists = current.metadata.uid == owner.uid and current.metadata.deletion_timestamp is None
         if not exists:
             log.info("%s %s/%s adopts nothing: it is being deleted", self._owners.kind, owner.namespace, owner.name)
         return exists

@@ -322,7 +322,7 @@ def _encoded(body: Body | Sequence[JSON]) -> bytes:
 
 def _read(response: Response, model: type[T]) -> T:
     try:
-        return codec.decode(response.body, model)
+        return codec.decode_object(response.body, model)
     except InvalidError as error:
         raise Malformed(f"the response cannot be read: {error}", status=response.status) from error
 

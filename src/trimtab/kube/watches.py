@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from trimtab.api import codec, nesting
+from trimtab.api import codec, complexity
 from trimtab.api.admission import Status
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Labels, ListMeta
@@ -40,6 +40,8 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark after the initial events of a watch."""
 PART = 100
 """How many objects of a list are handled before other tasks run: about four milliseconds for pods."""
+_LONG = 2 * complexity.MAX_VALUES
+"""Bytes of text that may have too many values to be decoded; its values are counted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,8 @@ class _RawEvent(Model):
 def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
     """Decode a page of a list, and return it in parts of a few objects, at least one; each has its version and token.
 
-    Between two parts the reader can let other tasks run. A page in which all objects can be read is decoded at once;
-    any other one is split first, and its objects are decoded one by one.
+    Between two parts the reader can let other tasks run. A page of which all objects can be read is decoded at once,
+    unless they have free-form parts; any other one is split first, and its objects are decoded one by one.
     """
     page = _decode_page(data, model)
     envelope: Any = _split(data, _RawList) if page is None else page
@@ -132,8 +134,11 @@ def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
 def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
     """A function that decodes a line of a watch. For an ERROR event it raises the ApiError."""
     shape = _event_of(cast("Hashable", model))
+    has_free_form = codec.has_free_form(cast("Hashable", model))
 
     def read(line: bytes) -> WatchEvent[T]:
+        if has_free_form and len(line) > _LONG:
+            return _decode_raw_event(line, model)
         try:
             event = codec.decode_exactly(line, shape)
         except Exception:  # noqa: BLE001 - whatever it is, it is raised again for the object alone
@@ -148,11 +153,15 @@ def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
 def objects_reader(model: type[T]) -> Callable[[bytes], list[T] | None]:
     """A function that decodes several lines of a watch at once: a call for each takes as long as a small object.
 
-    It returns the objects if each line adds or changes one that can be read; None if there is any other line.
+    It returns the objects if each line adds or changes one that can be read; None if there is any other line, or one
+    so long that it may have too many values.
     """
     shape = _event_of(cast("Hashable", model))
+    has_free_form = codec.has_free_form(cast("Hashable", model))
 
     def read_all(lines: bytes) -> list[T] | None:
+        if has_free_form and max(map(len, lines.split(b"\n"))) > _LONG:
+            return None
         try:
             events = codec.decode_lines_exactly(lines, shape)
         except Exception:  # noqa: BLE001 - whatever it is, it is found again in its line
@@ -214,7 +223,7 @@ def _page_of(model: Any) -> Any:
 
 def _decode_page(data: bytes, model: type[T]) -> Any:
     """The page, if all objects fit their type as they are."""
-    if not codec.is_partial(model):
+    if codec.has_free_form(cast("Hashable", model)):
         return None
     try:
         return codec.decode_exactly(data, _page_of(cast("Hashable", model)))
@@ -250,8 +259,10 @@ def _decode_raw_event(line: bytes, model: type[T]) -> WatchEvent[T]:
 def _read(body: bytes, model: type[T]) -> T | RejectedObject:
     """The object, unless it cannot be read. Plain JSON is not read from text that may have lost its deepest levels."""
     try:
-        if not codec.is_partial(model) and nesting.is_too_deep(body):
-            raise InvalidError("", nesting.TOO_DEEP)
+        if codec.is_partial(model):
+            return codec.decode_object(body, model)
+        if complexity.is_too_deep(body):
+            raise InvalidError("", complexity.TOO_DEEP)
         return codec.decode(body, model)
     except Exception as error:  # noqa: BLE001 - no object may end a watch
         identity = _identity(body)
@@ -272,7 +283,7 @@ def _split(data: bytes, shape: type[T]) -> T:
         try:
             return codec.decode_exactly(data, shape)
         except RecursionError:
-            return codec.decode_exactly(nesting.cut(data), shape)
+            return codec.decode_exactly(complexity.cut(data), shape)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"the response is not what Kubernetes sends: {error}") from error
 

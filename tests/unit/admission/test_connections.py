@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, no, post, served, yes
-from tests.unit.kube.strange_objects import deep
+from tests.unit.kube.strange_objects import deep, wide
 from trimtab.admission.connections import Connection, Connections, Limits
 from trimtab.admission.server import AdmissionServer, Hook, read_beside
-from trimtab.api import admission, nesting
+from trimtab.api import admission, complexity
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.processes import new_event_loop
@@ -396,17 +396,19 @@ def test_an_object_that_is_no_object_is_refused(value: Any) -> None:
         admission.read_review(body(object=value))
 
 
-@pytest.mark.parametrize("levels", [200, 1200])
 @pytest.mark.parametrize(
-    ("refuses", "want"),
+    ("strange", "reason"),
     [
-        pytest.param(True, {"allowed": False, "message": f"request.object: {nesting.TOO_DEEP}"}, id="by validation"),
-        pytest.param(False, {"allowed": True, "message": None}, id="admitted by the others"),
+        pytest.param(deep(200), complexity.TOO_DEEP, id="deep"),
+        pytest.param(deep(1200), complexity.TOO_DEEP, id="too deep to be decoded"),
+        pytest.param(wide(complexity.MAX_VALUES), complexity.TOO_MANY_VALUES, id="of many values"),
     ],
 )
-async def test_an_object_that_is_nested_too_deep(levels: int, refuses: bool, want: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("refuses", [pytest.param(True, id="by validation"), pytest.param(False, id="by the others")])
+async def test_an_object_that_is_too_complex(strange: str, reason: str, refuses: bool, tmp_path: Path) -> None:
     """A clear refusal where the hook says whether an object is valid; a request is never blocked by the others."""
-    data = body(object="@").replace(b'"@"', deep(levels).encode())
+    data = body(object="@").replace(b'"@"', strange.encode())
+    want = {"allowed": not refuses, "message": f"request.object: {reason}" if refuses else None}
     only = Hook("h", "/h", no, 2.0, refuses_unreadable=refuses)
     async with served(tmp_path, [only]) as (server, session):
         status, answer = await post(server, session, data)

@@ -18,6 +18,7 @@ from trimtab.api import (
     apps,
     cloneset,
     codec,
+    complexity,
     core,
     extensions,
     leases,
@@ -29,10 +30,14 @@ from trimtab.api import (
     unitedtopology,
 )
 from trimtab.api.admission import AdmissionReview
+from trimtab.api.apps import Deployment
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 
 KINDS: list[type[Any]] = [
@@ -291,6 +296,47 @@ def test_too_many_entries_are_named_by_their_field(path: str, tree: Any, more: A
     with pytest.raises(InvalidError, match=r"has too many entries; write at most (32|100)$") as raised:
         codec.decode(data, ScaleDownPolicy)
     assert raised.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("kind", "want"),
+    [
+        (CloneSet, True),
+        (Deployment, True),
+        (ScaleDownPolicy, True),
+        (UnitedTopology, True),
+        (dict[str, Any], True),
+        (Pod, False),
+        (Node, False),
+        (PodGroupCost, False),
+        (CustomResourceDefinition, False),
+    ],
+)
+def test_kinds_with_free_form_parts(kind: Any, want: bool) -> None:
+    """Their objects are limited in values. A pod must be read: it takes room on its node however large its text is."""
+    assert codec.has_free_form(kind) is want
+
+
+def test_objects_of_many_values_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If they have free-form parts."""
+    read: list[Any] = []
+    monkeypatch.setattr(codec, "decode_exactly", lambda _, kind: read.append(kind))
+    terms = ",".join(["{}"] * complexity.MAX_VALUES)
+    with pytest.raises(InvalidError, match=r"^has more than 50,000 values; make it smaller$"):
+        codec.decode_object(f'{{"spec":{{"template":{{"a":[{terms}]}}}}}}'.encode(), Deployment)
+    codec.decode_object(f'{{"spec":{{"tolerations":[{terms}]}}}}'.encode(), Pod)
+    assert read == [Pod]
+
+
+@pytest.mark.parametrize(("entries", "is_read"), [(5_000, True), (12_000, False)])
+def test_nulls_are_dropped_from_objects_of_few_values(entries: int, is_read: bool) -> None:
+    """That takes time for each value; in larger objects a null is an error, at msgspec's path."""
+    text = json.dumps({"metadata": {"finalizers": ["a"] * entries}, "spec": {"priority": None, "nodeName": None}})
+    if is_read:
+        assert codec.decode_object(text.encode(), Pod) == codec.decode(text, Pod)
+        return
+    with pytest.raises(InvalidError, match=r"^spec\.nodeName: expected `str`, got `null`$"):
+        codec.decode_object(text.encode(), Pod)
 
 
 def test_the_search_for_an_error_is_limited() -> None:

@@ -12,6 +12,7 @@ from tests.unit.inspection.clusters import SOFT, three_zones
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.errors import InvalidError
+from trimtab.api.model import Present
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
 from trimtab.inspection import anonymous, files
@@ -83,7 +84,7 @@ def test_volumes_are_kept_as_facts_alone() -> None:
     ]
     pod = codec.convert({"metadata": {"name": "db"}, "spec": {"volumes": volumes}}, Pod)
     kept = trimmed(pod)
-    assert [volume.persistent_volume_claim for volume in kept.spec.volumes] == [{}]
+    assert [volume.persistent_volume_claim for volume in kept.spec.volumes] == [Present()]
     assert b"ledger" not in codec.encode(kept)
 
 

@@ -11,6 +11,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from trimtab.api import complexity
+from trimtab.api.apps import ControllerRevision, Deployment
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
@@ -53,18 +55,25 @@ def deep(levels: int) -> str:
     return '{"a":[' * (levels // 2) + '"]}\\"{"' + "]}" * (levels // 2)
 
 
+def wide(values: int) -> str:
+    """Empty arrays: the most values for their length, and those that take longest to decode."""
+    return '{"a":[' + ",".join(["[]"] * values) + "]}"
+
+
 def cases() -> Iterator[Case]:
     """Every kind with everything that may be strange about it."""
     for model in RESOURCES:
         for name, text, is_readable in _strange(model):
             yield Case(f"{model.__name__}: {name}", model, text, is_readable)
     for levels in DEPTHS:
-        yield from _free_form(levels)
+        yield from _free_form(f"{levels} deep", deep(levels))
+    yield from _free_form("of many values", wide(complexity.MAX_VALUES))
 
 
 def _strange(model: type[Any]) -> Iterator[tuple[str, str, bool | None]]:
     for levels in DEPTHS:
-        yield f"managedFields {levels} deep", _with(model, deep(levels), "metadata", "managedFields"), True
+        fields = f'[{{"manager":"m","fieldsV1":{deep(levels)}}}]'
+        yield f"managedFields {levels} deep", _with(model, fields, "metadata", "managedFields"), True
         yield f"an unknown field {levels} deep", _with(model, deep(levels), "unknown"), True
         yield f"labels {levels} deep", _with(model, deep(levels), "metadata", "labels"), False
         yield f"a spec {levels} deep", _with(model, deep(levels), "spec"), None
@@ -103,18 +112,19 @@ _VALUES = (
 )
 
 
-def _free_form(levels: int) -> Iterator[Case]:
+def _free_form(name: str, value: str) -> Iterator[Case]:
     """The fields of our kinds that hold any JSON."""
     for model, path in (
         (CloneSet, ("spec", "template")),
+        (Deployment, ("spec", "template")),
+        (ControllerRevision, ("data",)),
         (UnitedTopology, ("spec", "subsets", 0, "patch")),
         (ScaleDownPolicy, ("spec", "strategies", 0, "args")),
     ):
         whole = tree(model)
         if model is ScaleDownPolicy:
             whole["spec"] = {"strategies": [{"name": "Balance", "args": {}}]}
-        text = _put(whole, deep(levels), path)
-        yield Case(f"{model.__name__}: {path[-1]} {levels} deep", model, text, is_readable=False)
+        yield Case(f"{model.__name__}: {path[-1]} {name}", model, _put(whole, value, path), is_readable=False)
 
 
 def _with(model: type[Any], value: str, *path: str) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.kube.fakes import pod_tree, status
+from trimtab.api import codec, complexity
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
 from trimtab.kube import errors, watches
@@ -152,3 +153,28 @@ def test_a_page_is_decoded_at_once_if_all_its_objects_can_be_read(monkeypatch: p
     assert [len(part.items) for part in parts] == [100, 100, 20]
     assert [pod.metadata.name for part in parts for pod in part.items] == [f"p{number}" for number in range(220)]
     assert {part.resource_version for part in parts} == {"7"}
+
+
+async def test_objects_of_many_values_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in a watch, nor among initial events, nor in a page: that would keep the process from anything else."""
+    spec = {"selector": {}, "template": {"a": [[]] * complexity.MAX_VALUES}}
+    wide = {"metadata": {"name": "wide", "namespace": "n", "uid": "u", "resourceVersion": "7"}, "spec": spec}
+    good = {"metadata": {"name": "good", "namespace": "n"}, "spec": {**spec, "template": {}}}
+    decoded: list[Any] = []
+
+    def recorded(real: Any) -> Any:
+        return lambda data, kind: decoded.append((len(data), kind.__name__)) or real(data, kind)
+
+    monkeypatch.setattr(codec, "decode_exactly", recorded(codec.decode_exactly))
+    monkeypatch.setattr(codec, "decode_lines_exactly", recorded(codec.decode_lines_exactly))
+    lines = [json.dumps({"type": "ADDED", "object": each}).encode() for each in (good, wide, good)]
+    assert watches.objects_reader(CloneSet)(b"\n".join(lines)) is None
+    events = [watches.reader(CloneSet)(line) for line in lines]
+    (page,) = watches.parts(json.dumps({"items": [good, wide]}).encode(), CloneSet)
+    for rejected in (events[1].rejected, *page.rejected):
+        assert rejected is not None
+        assert (rejected.key, rejected.resource_version) == ("n/wide", "7")
+        assert str(rejected.error) == complexity.TOO_MANY_VALUES
+    assert [each.object is not None for each in events] == [True, False, True]
+    assert [each.metadata.name for each in page.items] == ["good"]
+    assert {name for size, name in decoded if size > complexity.MAX_VALUES} == {"_RawEvent", "_RawList", "_Identified"}

@@ -54,7 +54,6 @@ def own(**changes: Any) -> PodGroupCost:
         pytest.param(
             own(managedFields=[entry("trimtab", "spec"), entry("kubectl-edit", "spec")]), False, id="costs were edited"
         ),
-        pytest.param(own(managedFields="?"), True, id="managers that cannot be read say nothing"),
     ],
 )
 def test_own(found: PodGroupCost, want: bool) -> None:

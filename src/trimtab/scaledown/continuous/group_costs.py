@@ -21,7 +21,7 @@ from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.policy.groups import GroupOwner
 
-_GROUP_COSTS = Resource.of(PodGroupCost).raw
+_GROUP_COSTS = Resource.of(PodGroupCost)
 
 log = logging.getLogger(__name__)
 

@@ -146,6 +146,6 @@ def _read(document: Document | None) -> _Workload | None:
     if document is None:
         return None
     try:
-        return codec.decode(document.text, _Workload)
+        return codec.decode_object(document.text, _Workload)
     except InvalidError:
         return None

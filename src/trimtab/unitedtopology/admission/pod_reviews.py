@@ -230,7 +230,7 @@ class PodReviews:
 
 def pod_metadata(request: AdmissionRequest) -> ObjectMeta:
     """The metadata of the pod that a review is about; empty if there is none."""
-    return ObjectMeta() if request.object is None else codec.decode(request.object.text, _Pod).metadata
+    return ObjectMeta() if request.object is None else codec.decode_object(request.object.text, _Pod).metadata
 
 
 def _name(request: AdmissionRequest, metadata: ObjectMeta) -> str:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.soak import players, wire
 from bench.soak.sampling import LAG, UNREADABLE, by_minute, counter, histogram, memory_at_marks, resident
-from trimtab.api import nesting
+from trimtab.api import complexity
 from trimtab.app.metrics import Metrics
 
 
@@ -47,12 +47,13 @@ def test_memory_is_kept_minute_by_minute() -> None:
     assert by_minute([(0, 1.0), (59, 2.0), (60, 3.0), (200, 4.04)]) == [2.0, 3.0, 4.0]
 
 
-def test_unreadable_objects_are_too_deep_to_be_read() -> None:
+def test_unreadable_objects_are_too_complex_to_be_read() -> None:
     for kind in players.UNREADABLE:
-        path, body = players.unreadable(kind, "strange", 300)
+        path, body = players.unreadable(kind, "strange", players.deep(300))
         assert path.startswith("/api")
         assert b'"strange"' in body
-        assert nesting.is_too_deep(body)
+        assert complexity.is_too_deep(body)
+        assert complexity.has_more_values(players.unreadable(kind, "strange", players.wide(50_000))[1])
 
 
 def test_the_troubles_of_a_server_are_drawn_from_the_seed() -> None:

@@ -1,4 +1,4 @@
-"""The depth of JSON, and what is removed from text that is too deep, compared with a slow twin."""
+"""The depth of JSON and its values, and what is removed from text that is too deep, compared with slow twins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.api import nesting
+from trimtab.api import complexity
 from trimtab.api.documents import Document
 
 STRINGS = st.text(alphabet='a"\\[]{},:é', max_size=5)
@@ -25,6 +25,13 @@ def depth(value: Any) -> int:
     if not isinstance(value, (dict, list)):
         return 0
     return 1 + max(map(depth, value.values() if isinstance(value, dict) else value), default=0)
+
+
+def values(value: Any) -> int:
+    """The number of values, itself included."""
+    if not isinstance(value, (dict, list)):
+        return 1
+    return 1 + sum(map(values, value.values() if isinstance(value, dict) else value))
 
 
 def shortened(value: Any, limit: int) -> Any:
@@ -43,22 +50,32 @@ def shortened(value: Any, limit: int) -> Any:
 def test_levels_below_a_limit_are_removed(value: Any, limit: int, is_ascii: bool) -> None:
     """And nothing else, whatever is in strings."""
     text = json.dumps(value, ensure_ascii=is_ascii).encode()
-    assert json.loads(nesting.cut(text, limit)) == shortened(value, limit)
-    assert nesting.is_too_deep(text, limit) == (depth(value) > limit)
+    assert json.loads(complexity.cut(text, limit)) == shortened(value, limit)
+    assert complexity.is_too_deep(text, limit) == (depth(value) > limit)
+
+
+@settings(deadline=None)
+@given(TREES, st.booleans())
+def test_values_are_counted(value: Any, is_ascii: bool) -> None:
+    """Whatever is in strings; a comma or bracket in a string is none of JSON's."""
+    text = json.dumps(value, ensure_ascii=is_ascii, separators=(",", ":")).encode()
+    assert complexity.has_more_values(text, values(value) - 1)
+    assert not complexity.has_more_values(text, values(value))
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_text_that_is_no_json_is_no_error(text: bytes) -> None:
     """The decoder says what is wrong with it."""
-    nesting.cut(text, 2)
-    nesting.is_too_deep(text, 2)
+    complexity.cut(text, 2)
+    complexity.is_too_deep(text, 2)
+    complexity.has_more_values(text, 2)
 
 
 def test_documents_have_a_limit() -> None:
     """The deepest that is allowed can still be decoded, compared and patched."""
     value: Any = 1
-    for _ in range(nesting.MAX_DEPTH):
+    for _ in range(complexity.MAX_DEPTH):
         value = {"a": value}
     assert Document(value).tree() == value
     with pytest.raises(ValueError, match="is nested more than 128 levels deep; make it flatter"):
@@ -67,3 +84,13 @@ def test_documents_have_a_limit() -> None:
         value = {"a": value}
     with pytest.raises(ValueError, match="is nested more than 128 levels deep"):
         Document(value)
+
+
+def test_documents_have_a_limit_of_values() -> None:
+    """Made from values, or from text."""
+    most = {"a": [[]] * (complexity.MAX_VALUES - 2)}
+    assert Document(most).tree() == most
+    with pytest.raises(ValueError, match="has more than 50,000 values; make it smaller"):
+        Document({"a": [*most["a"], []]})
+    with pytest.raises(ValueError, match="has more than 50,000 values"):
+        Document.of_text(json.dumps({"a": [*most["a"], []]}, separators=(",", ":")).encode())

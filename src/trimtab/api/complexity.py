@@ -1,0 +1,92 @@
+"""How deep JSON is nested and how many values it has, and limits on both.
+
+Anyone who may create an object decides how deep its free-form parts are nested: an API server stores ten thousand
+levels. Decoding, comparing and patching recurse, and fail at about a thousand. And they decide of how many values
+those parts consist: 400,000 empty lists fit in a megabyte, and take some hundred milliseconds to decode, in which the
+process does nothing else. So what is kept is limited:
+
+1. A `Document`, and the arguments of a strategy, have at most `MAX_DEPTH` levels and `MAX_VALUES` values; anything more
+   is refused. An object of a type with such parts has at most as many values in all: its text is refused before it is
+   decoded.
+2. What no type declares (`managedFields`, for example) may be deeper. Where that is too deep to be skipped, the levels
+   below `CUT_DEPTH` are removed from the text first. No type declares a field at that depth, and a document that lost
+   levels in this way is still deeper than rule 1 allows: nothing that is used is ever incomplete.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MAX_DEPTH = 128
+"""The deepest nesting of a free-form part. Pod templates have about 15 levels, schemas of CRDs up to about 60."""
+CUT_DEPTH = 256
+"""Levels that are always safe to decode: Python's limit is 1,000, and the caller is some calls deep already."""
+
+MAX_VALUES = 50_000
+"""The most values of a free-form part, and of an object that has any. Large pod templates have a few thousand."""
+
+TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep; make it flatter"
+TOO_MANY_VALUES = f"has more than {MAX_VALUES:,} values; make it smaller"
+
+_QUOTE, _OPEN, _CLOSE, _LOWER, _COMMA = 0x22, 0x7B, 0x7D, 0x20, 0x2C
+
+
+def is_too_deep(text: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether the JSON text has more than so many levels. Text with few brackets is not examined."""
+    if text.count(b"{") + text.count(b"[") <= limit:
+        return False
+    return int(_levels(text)[0].max()) > limit
+
+
+def has_more_values(text: bytes, limit: int = MAX_VALUES) -> bool:
+    """Whether the JSON text has more values than that, itself included. Short text is not examined."""
+    if len(text) <= 2 * limit or text.count(b",") + text.count(b"{") + text.count(b"[") < limit:
+        return False
+    outside, opens, closes = _brackets(text)
+    commas = outside & (_symbols(text) == _COMMA)
+    empty = opens[:-1] & closes[1:]
+    # an object or array that is not empty has one value more than commas
+    return int(commas.sum()) + int(opens.sum()) - int(empty.sum()) + 1 > limit
+
+
+def problem(text: bytes) -> str:
+    """Why the text of a free-form part is refused; empty if it is not."""
+    if has_more_values(text):
+        return TOO_MANY_VALUES
+    return TOO_DEEP if is_too_deep(text) else ""
+
+
+def cut(text: bytes, limit: int = CUT_DEPTH) -> bytes:
+    """The JSON text with `0` for each object and array below so many levels."""
+    depths, opens, closes = _levels(text)
+    starts = opens & (depths == limit + 1)
+    inside = (depths > limit) | (closes & (depths == limit))
+    symbols = _symbols(text).copy()
+    symbols[starts] = ord("0")
+    return bytes(symbols[starts | ~inside].tobytes())
+
+
+def _symbols(text: bytes) -> Any:
+    import numpy as np  # most processes never read such an object
+
+    return np.frombuffer(text, dtype=np.uint8)
+
+
+def _levels(text: bytes) -> tuple[Any, Any, Any]:
+    """For each byte: the level after it, and whether it opens or closes one."""
+    import numpy as np
+
+    _, opens, closes = _brackets(text)
+    depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int32)
+    return depths, opens, closes
+
+
+def _brackets(text: bytes) -> tuple[Any, Any, Any]:
+    """For each byte: whether it is outside of strings, and whether it opens or closes an object or array."""
+    import numpy as np
+
+    unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    symbols = _symbols(unescaped)
+    outside = np.cumsum(symbols == _QUOTE, dtype=np.uint8) & 1 == 0
+    brackets = symbols | _LOWER  # maps [ to { and ] to }, and nothing else to either
+    return outside, (brackets == _OPEN) & outside, (brackets == _CLOSE) & outside
