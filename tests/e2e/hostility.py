@@ -85,10 +85,11 @@ class Victim:
         """How often the event loop of a component was later than that."""
         return histogram(await self.trimtab.metrics(component), _LAG).above(seconds)
 
-    async def kinds_with_event(self, namespace: str, reason: str) -> set[str]:
-        """The kinds of the objects that have an event with this reason."""
+    async def kinds_with_event(self, namespace: str, reason: str, prefix: str = "") -> set[str]:
+        """The kinds of the objects, with names of this prefix, that have an event with this reason."""
         found = (await self.client.list(EVENTS, namespace=namespace)).items
-        return {each["involvedObject"]["kind"] for each in found if each["reason"] == reason}
+        about = [each["involvedObject"] for each in found if each["reason"] == reason]
+        return {each["kind"] for each in about if each["name"].startswith(prefix)}
 
     async def annotations(self, pod: str, namespace: str = "") -> dict[str, str]:
         """The annotations of a pod."""

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bench.soak.players import TOPOLOGIES, UNREADABLE, forged_pod, forged_scale, unreadable
+from bench.soak.players import TOPOLOGIES, UNREADABLE, deep, forged_pod, forged_scale, unreadable, wide
 from tests.e2e import attacks
 from tests.e2e.clusters import Cluster, marks
 from tests.e2e.hostility import COMPONENTS, SIZE, Victim, installed, observed
@@ -44,6 +44,8 @@ pytestmark = [*marks, pytest.mark.asyncio(loop_scope="module")]
 Record = Callable[[str, object], None]
 
 DEPTH = 1400
+VALUES = 400_000
+"""Values that fit in an object of an API server."""
 WATCHERS = (WEBHOOKS, CONTROLLERS)
 """The components that watch our own kinds."""
 STRANGE = {"policy": "ScaleDownPolicy", "subset": "UnitedTopology", "cloneset": "CloneSet"}
@@ -72,31 +74,44 @@ async def victim() -> AsyncIterator[Victim]:
 # 1. Objects that cannot be read
 
 
-async def test_unreadable_objects_are_skipped_and_reported(victim: Victim) -> None:
+@pytest.mark.parametrize(
+    ("form", "value", "is_too_complex"),
+    [
+        pytest.param("deep", deep(DEPTH), partial(complexity.is_too_deep, limit=DEPTH), id="deep"),
+        pytest.param("wide", wide(VALUES), partial(complexity.has_more_values, limit=VALUES), id="of many values"),
+    ],
+)
+async def test_unreadable_objects_are_skipped_and_reported(
+    victim: Victim, form: str, value: str, is_too_complex: Callable[[bytes], bool], record_property: Record
+) -> None:
     """Also by processes that find them when they start. Everything else goes on."""
-    for kind in UNREADABLE:
-        path, body = unreadable(kind, f"deep-{kind}", DEPTH)
+    kinds = UNREADABLE if form == "deep" else STRANGE  # no form of managedFields has many values in few bytes
+    for kind in kinds:
+        path, body = unreadable(kind, f"{form}-{kind}", value)
         stored = await victim.client.call("POST", path.format(victim.strange), body=body)
-        assert complexity.is_too_deep(stored.body, DEPTH)
-    await eventually(lambda: are_reported(victim))
+        assert is_too_complex(stored.body)
+    await eventually(lambda: are_reported(victim, form))
 
     async def have_events() -> bool:
-        return await victim.kinds_with_event(victim.strange, "Unreadable") == set(STRANGE.values())
+        return await victim.kinds_with_event(victim.strange, "Unreadable", form) == set(STRANGE.values())
 
     await eventually(have_events)
     for component in COMPONENTS:
         await victim.restart(component)
-    await eventually(lambda: are_reported(victim))
+    await eventually(lambda: are_reported(victim, form))
     await victim.check_works()
-    for kind, (path, _) in UNREADABLE.items():
-        await victim.client.call("DELETE", f"{path.format(victim.strange)}/deep-{kind}")
+    for kind in kinds:
+        path, _ = UNREADABLE[kind]
+        await victim.client.call("DELETE", f"{path.format(victim.strange)}/{form}-{kind}")
+    late = {component: await victim.lags_above(0.25, component) for component in COMPONENTS}
+    record_property("late", f"event loop above 0.25 s: {late}")
 
 
-async def are_reported(victim: Victim) -> bool:
+async def are_reported(victim: Victim, form: str) -> bool:
     """Whether both components are ready, name each object in detail, and count it."""
     for component in WATCHERS:
         text = await victim.readiness(component)
-        lines = [f"{kind} {victim.strange}/deep-{name} cannot be read" for name, kind in STRANGE.items()]
+        lines = [f"{kind} {victim.strange}/{form}-{name} cannot be read" for name, kind in STRANGE.items()]
         name = "trimtab_unreadable_objects_total"
         counts = [await victim.trimtab.sample(name, component, kind=kind) for kind in STRANGE.values()]
         if not (text.startswith("ok\n") and all(line in text for line in lines) and all(counts)):

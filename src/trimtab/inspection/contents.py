@@ -19,6 +19,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod, PodCondition, PodSpec, PodTemplateSpec, Volume
+from trimtab.api.scaledown import PodGroupCost
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.unitedtopology.targets import REVISION
 
@@ -41,6 +42,9 @@ def trimmed(an_object: T) -> T:
     if isinstance(an_object, Pod):
         changes["spec"] = _pod_spec(an_object.spec)
         changes["status"] = _without_text(an_object.status)
+    elif isinstance(an_object, PodGroupCost):
+        managers = tuple(each for each in an_object.metadata.managed_fields if each.fields.spec is not None)
+        changes["metadata"] = msgspec.structs.replace(changes["metadata"], managed_fields=managers)
     elif isinstance(an_object, UnitedTopology):
         changes["spec"] = _topology_spec(an_object)
     elif isinstance(an_object, CloneSet):

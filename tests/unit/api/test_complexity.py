@@ -88,7 +88,7 @@ def test_documents_have_a_limit() -> None:
 
 def test_documents_have_a_limit_of_values() -> None:
     """Made from values, or from text."""
-    most = {"a": [[]] * (complexity.MAX_VALUES - 2)}
+    most: dict[str, Any] = {"a": [[]] * (complexity.MAX_VALUES - 2)}
     assert Document(most).tree() == most
     with pytest.raises(ValueError, match="has more than 50,000 values; make it smaller"):
         Document({"a": [*most["a"], []]})

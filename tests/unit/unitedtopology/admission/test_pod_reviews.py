@@ -324,7 +324,7 @@ def on_the_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return call
 
     monkeypatch.setattr(Document, "tree", watched("tree", Document.tree))
-    monkeypatch.setattr(codec, "decode", watched("decode", codec.decode))
+    monkeypatch.setattr(codec, "decode_object", watched("decode", codec.decode_object))
     monkeypatch.setattr(shaping, "shape", watched("shape", shaping.shape))
     return found
 
