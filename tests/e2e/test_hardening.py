@@ -44,7 +44,7 @@ pytestmark = [*marks, pytest.mark.asyncio(loop_scope="module")]
 Record = Callable[[str, object], None]
 
 DEPTH = 1400
-VALUES = 400_000
+VALUES = 300_000
 """Values that fit in an object of an API server."""
 WATCHERS = (WEBHOOKS, CONTROLLERS)
 """The components that watch our own kinds."""

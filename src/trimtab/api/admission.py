@@ -128,7 +128,7 @@ class _WireReview(Model):
 
 
 class UnreadableObjectError(InvalidError):
-    """A review of an object that is nested too deep, or is not an object. `request` has everything else."""
+    """A review of an object that is too complex, or is not an object. `request` has everything else."""
 
     def __init__(self, path: str, reason: str, request: AdmissionRequest) -> None:
         super().__init__(path, reason)

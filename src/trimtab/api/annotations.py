@@ -246,8 +246,8 @@ class Reason(enum.StrEnum):
 
     # All kinds.
     UNREADABLE = "Unreadable"
-    """Event on any object: The object does not fit its type, or is nested too deep. It is skipped, and a version that
-    was read before is used. Fix: correct the field that the message names."""
+    """Event on any object: The object does not fit its type, is nested too deep or has too many values. It is skipped,
+    and a version that was read before is used. Fix: correct the field that the message names."""
     # ScaleDownPolicy, condition Ready.
     RANKING = "Ranking"
     """Condition Ready of ScaleDownPolicy: The policy works: its costs are kept current."""

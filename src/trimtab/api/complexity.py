@@ -22,7 +22,7 @@ MAX_DEPTH = 128
 CUT_DEPTH = 256
 """Levels that are always safe to decode: Python's limit is 1,000, and the caller is some calls deep already."""
 
-MAX_VALUES = 50_000
+MAX_VALUES = 30_000
 """The most values of a free-form part, and of an object that has any. Large pod templates have a few thousand."""
 
 TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep; make it flatter"

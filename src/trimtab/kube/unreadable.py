@@ -1,7 +1,7 @@
 """The objects of a cluster that cannot be read, by kind and key.
 
-An object that does not fit its type, or is nested too deep, is skipped: everything else goes on without it. So that
-this does not go unnoticed, every client has one `UnreadableObjects`, to which its lists and informers report. It logs
+An object that does not fit its type, or is too complex, is skipped: everything else goes on without it. So that this
+does not go unnoticed, every client has one `UnreadableObjects`, to which its lists and informers report. It logs
 each object once, and calls a function that counts it and writes an event.
 
 **What is skipped** is that version of the object. If an earlier version was read, an informer keeps it until the object

@@ -53,7 +53,7 @@ def test_unreadable_objects_are_too_complex_to_be_read() -> None:
         assert path.startswith("/api")
         assert b'"strange"' in body
         assert complexity.is_too_deep(body)
-        assert complexity.has_more_values(players.unreadable(kind, "strange", players.wide(50_000))[1])
+        assert complexity.has_more_values(players.unreadable(kind, "strange", players.wide(complexity.MAX_VALUES))[1])
 
 
 def test_the_troubles_of_a_server_are_drawn_from_the_seed() -> None:
