@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from trimtab.api import codec, limits, percent, selectors
+from trimtab.api import codec, complexity, limits, percent, selectors
 from trimtab.api.annotations import RANK, RANKS
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
@@ -29,6 +29,8 @@ REVISION_HASH = "controller-revision-hash"
 """The label with the revision of the template that a pod was created from."""
 GENERATED_LABELS = (REVISION_HASH, HASH_LABEL, INSTANCE_ID)
 """The labels that the controller sets on each new pod, whatever its template says."""
+_MAX_TEMPLATE = 30_000
+"""The most values of a template: each revision is compared value by value."""
 DEFAULT_MAX_UNAVAILABLE = "20%"
 RECREATE = "ReCreate"
 _ORDERED = "is not supported: pods are updated in the order in which they are deleted; remove this field"
@@ -235,6 +237,9 @@ def _template_problems(template: Document) -> tuple[InvalidError, ...]:
 
 
 def _template(template: Document) -> Iterator[InvalidError]:
+    if complexity.has_more_values(template.text, _MAX_TEMPLATE):
+        yield InvalidError("spec.template", f"has more than {_MAX_TEMPLATE:,} values; make it smaller")
+        return
     spec = template.tree().get("spec") or {}
     if not isinstance(spec, dict):
         yield InvalidError("spec.template.spec", "must be the spec of a pod")

@@ -22,8 +22,9 @@ MAX_DEPTH = 128
 CUT_DEPTH = 256
 """Levels that are always safe to decode: Python's limit is 1,000, and the caller is some calls deep already."""
 
-MAX_VALUES = 30_000
-"""The most values of a free-form part, and of an object that has any. Large pod templates have a few thousand."""
+MAX_VALUES = 100_000
+"""The most values of a free-form part, and of an object that has any. Large pods have a few thousand; a UnitedTopology
+of a thousand subsets, with their statuses and the managers of its fields, has fifty thousand and more."""
 
 TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep; make it flatter"
 TOO_MANY_VALUES = f"has more than {MAX_VALUES:,} values; make it smaller"

@@ -64,6 +64,22 @@ class Document:
         return f"Document({self._text.decode()})"
 
 
+def without_nulls(value: Any) -> Any:
+    """Plain values without the fields that are null, which Kubernetes treats as absent."""
+    if isinstance(value, dict):
+        return {
+            name: without_nulls(part) if type(part) in _NESTED else part
+            for name, part in value.items()
+            if part is not None
+        }
+    if isinstance(value, list):
+        return [without_nulls(part) if type(part) in _NESTED else part for part in value]
+    return value
+
+
+_NESTED = (dict, list)
+
+
 def _check(text: bytes) -> None:
     if problem := complexity.problem(text):
         raise ValueError(problem)

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Any
 
 import msgspec
 
-from trimtab.api.documents import Document
+from trimtab.api import codec
+from trimtab.api.documents import Document, without_nulls
+from trimtab.api.errors import InvalidError
+from trimtab.api.pods import PodTemplateSpec
 
 HASH_LABEL = "pod-template-hash"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -29,7 +31,7 @@ _LONGEST_NAME = 253
 @functools.lru_cache(maxsize=4096)
 def canonical(template: Document) -> bytes:
     """The canonical form of a template, equal for templates that are the same."""
-    tree = _without_nulls(template.tree())
+    tree = without_nulls(template.tree())
     labels = tree.get("metadata", {}).get("labels")
     if labels is not None:
         labels.pop(HASH_LABEL, None)
@@ -40,8 +42,10 @@ def canonical(template: Document) -> bytes:
 
 def has_scheduling_group(template: Document | None) -> bool:
     """Whether pods of a template belong to a scheduling group: they are placed, and may be disrupted, together."""
-    spec = {} if template is None else template.tree().get("spec")
-    return isinstance(spec, dict) and spec.get("schedulingGroup") is not None
+    try:
+        return template is not None and codec.view(template, PodTemplateSpec).spec.scheduling_group is not None
+    except InvalidError:
+        return False
 
 
 def same(one: Document | None, other: Document | None) -> bool:
@@ -70,11 +74,3 @@ def safe_hash(data: bytes, length: int) -> str:
 def name_of(owner: str, suffix: str) -> str:
     """The owner's name with a suffix; a long name is truncated so that the suffix fits."""
     return f"{owner[: _LONGEST_NAME - len(suffix) - 1]}-{suffix}"
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
-    if isinstance(value, list):
-        return [_without_nulls(part) for part in value]
-    return value

@@ -3,6 +3,9 @@
 Storage restricts nodes by classes, claims, volumes and drivers; dynamic resources by devices; some features by what
 nodes declare. Trimtab reads none of these. And pods of a scheduling group are placed together or not at all, while
 Trimtab places one at a time.
+
+A pod with thousands of rules is not supported either: an API server stores it, and each rule is evaluated for each
+node, so that whoever may create pods could keep the scheduler busy for minutes.
 """
 
 from __future__ import annotations
@@ -11,13 +14,21 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trimtab.api.pods import Pod, PodSpec, Volume
+from trimtab.api.meta import LabelSelector
+from trimtab.api.pods import NodeAffinity, Pod, PodAffinity, PodSpec, Volume
 from trimtab.placement.changes import Subject
 from trimtab.placement.hints import Hints, hint
 
 _MOUNTED_ANYWHERE = ("image",)
 STORAGE = {f.name: f.encode_name for f in msgspec.structs.fields(Volume) if f.name not in _MOUNTED_ANYWHERE}
 """The sources of volumes that not every node can mount: field names in JSON, by attribute."""
+
+_MAX_RULES = 100
+"""Terms and expressions of an affinity, or of all spread constraints. Large ones have about ten."""
+_MAX_CONSTRAINTS = 16
+_MAX_CONTAINERS = 500
+_MAX_ENTRIES = 1000
+"""Tolerations, ports, and labels of the node selector."""
 
 
 HINTS: Hints = (hint(Subject.WAITING_POD),)
@@ -26,7 +37,49 @@ HINTS: Hints = (hint(Subject.WAITING_POD),)
 
 def unsupported(pod: Pod) -> str | None:
     """The first field of a pod that Trimtab does not support, with the reason; None if it supports all."""
+    for field, entries, most in _sizes(pod.spec):
+        if entries > most:
+            return f"{field} has {entries:,} entries, and {most:,} is the most"
     return next(_needs(pod.spec), None)
+
+
+def _sizes(spec: PodSpec) -> Iterator[tuple[str, int, int]]:
+    """How many rules a pod has, by field, and how many it may have."""
+    containers = (*spec.containers, *spec.init_containers)
+    yield "spec.containers, together with initContainers,", len(containers), _MAX_CONTAINERS
+    yield "spec.containers[*].ports", sum(len(each.ports) for each in containers), _MAX_ENTRIES
+    yield "spec.tolerations", len(spec.tolerations), _MAX_ENTRIES
+    yield "spec.nodeSelector", len(spec.node_selector), _MAX_ENTRIES
+    if constraints := spec.topology_spread_constraints:
+        yield "spec.topologySpreadConstraints", len(constraints), _MAX_CONSTRAINTS
+        rules = sum(_rules(each.label_selector) for each in constraints)
+        yield "spec.topologySpreadConstraints[*].labelSelector", rules, _MAX_RULES
+    if affinity := spec.affinity:
+        yield "spec.affinity.nodeAffinity", _node_rules(affinity.node_affinity), _MAX_RULES
+        yield "spec.affinity.podAffinity", _pod_rules(affinity.pod_affinity), _MAX_RULES
+        yield "spec.affinity.podAntiAffinity", _pod_rules(affinity.pod_anti_affinity), _MAX_RULES
+
+
+def _node_rules(affinity: NodeAffinity | None) -> int:
+    if affinity is None:
+        return 0
+    required = affinity.required_during_scheduling_ignored_during_execution
+    terms = [each.preference for each in affinity.preferred_during_scheduling_ignored_during_execution]
+    terms += required.node_selector_terms if required is not None else ()
+    return len(terms) + sum(len(each.match_expressions) + len(each.match_fields) for each in terms)
+
+
+def _pod_rules(affinity: PodAffinity | None) -> int:
+    if affinity is None:
+        return 0
+    terms = [each.pod_affinity_term for each in affinity.preferred_during_scheduling_ignored_during_execution]
+    terms += affinity.required_during_scheduling_ignored_during_execution
+    selectors = sum(_rules(each.label_selector) + _rules(each.namespace_selector) for each in terms)
+    return len(terms) + selectors
+
+
+def _rules(selector: LabelSelector | None) -> int:
+    return 0 if selector is None else len(selector.match_labels) + len(selector.match_expressions)
 
 
 def _needs(spec: PodSpec) -> Iterator[str]:

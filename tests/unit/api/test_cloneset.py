@@ -60,6 +60,9 @@ def labelled(name: str) -> dict[str, Any]:
             "StatefulSet",
             id="volume claims",
         ),
+        pytest.param(
+            {"template": pods(x=[0] * 30_000)}, "spec.template", "30,000 values", id="a template of many values"
+        ),
         pytest.param({"lifecycle": {"preDelete": {}}}, "spec.lifecycle", "hooks", id="lifecycle hooks"),
         pytest.param(
             {"updateStrategy": {"priorityStrategy": {"weightPriority": []}}},

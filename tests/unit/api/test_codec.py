@@ -322,7 +322,7 @@ def test_objects_of_many_values_are_not_decoded(monkeypatch: pytest.MonkeyPatch)
     read: list[Any] = []
     monkeypatch.setattr(codec, "decode_exactly", lambda _, kind: read.append(kind))
     terms = ",".join(["{}"] * complexity.MAX_VALUES)
-    with pytest.raises(InvalidError, match=r"^has more than 30,000 values; make it smaller$"):
+    with pytest.raises(InvalidError, match=r"^has more than 100,000 values; make it smaller$"):
         codec.decode_object(f'{{"spec":{{"template":{{"a":[{terms}]}}}}}}'.encode(), Deployment)
     codec.decode_object(f'{{"spec":{{"tolerations":[{terms}]}}}}'.encode(), Pod)
     assert read == [Pod]

@@ -47,6 +47,99 @@ def test_unsupported_fields_are_named(spec: dict[str, Any], field: str) -> None:
     assert sentence.startswith((f"{field} ", f"{field}, "))
 
 
+TERM = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+NEAR = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+LABELS = {f"k{n}": "v" for n in range(1001)}
+
+
+def required(*terms: Any) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+@pytest.mark.parametrize(
+    ("field", "most", "spec"),
+    [
+        pytest.param("spec.affinity.nodeAffinity", 100, lambda n: {"affinity": required(*[{}] * n)}, id="node terms"),
+        pytest.param(
+            "spec.affinity.nodeAffinity",
+            50,
+            lambda n: {"affinity": required(*[TERM] * n)},
+            id="node terms with an expression each",
+        ),
+        pytest.param(
+            "spec.affinity.nodeAffinity",
+            50,
+            lambda n: {
+                "affinity": {
+                    "nodeAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": TERM}] * n
+                    }
+                }
+            },
+            id="preferred node terms",
+        ),
+        pytest.param(
+            "spec.affinity.podAffinity",
+            50,
+            lambda n: {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR] * n}}},
+            id="pod terms",
+        ),
+        pytest.param(
+            "spec.affinity.podAntiAffinity",
+            50,
+            lambda n: {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": NEAR}] * n
+                    }
+                }
+            },
+            id="preferred pod terms",
+        ),
+        pytest.param(
+            "spec.topologySpreadConstraints",
+            16,
+            lambda n: {"topologySpreadConstraints": [SPREAD] * n},
+            id="constraints",
+        ),
+        pytest.param(
+            "spec.topologySpreadConstraints[*].labelSelector",
+            100,
+            lambda n: {
+                "topologySpreadConstraints": [
+                    {**SPREAD, "labelSelector": {"matchLabels": dict(list(LABELS.items())[:n])}}
+                ]
+            },
+            id="labels of constraints",
+        ),
+        pytest.param(
+            "spec.containers, together with initContainers,",
+            500,
+            lambda n: {"containers": [{}] * (n - 1), "initContainers": [{}]},
+            id="containers",
+        ),
+        pytest.param(
+            "spec.containers[*].ports",
+            1000,
+            lambda n: {"containers": [{"ports": [{}] * (n - 1)}, {"ports": [{}]}]},
+            id="ports",
+        ),
+        pytest.param("spec.tolerations", 1000, lambda n: {"tolerations": [{}] * n}, id="tolerations"),
+        pytest.param(
+            "spec.nodeSelector", 1000, lambda n: {"nodeSelector": dict(list(LABELS.items())[:n])}, id="node selector"
+        ),
+    ],
+)
+def test_pods_with_very_many_rules_are_not_supported(field: str, most: int, spec: Any) -> None:
+    """Each is evaluated for each node: one pod must not keep the scheduler from all others."""
+    assert unsupported(pod("p").spec(**spec(most)).build()) is None
+    sentence = unsupported(pod("p").spec(**spec(most + 1)).build())
+    assert sentence is not None
+    assert sentence.startswith(f"{field} has ")
+    assert sentence.endswith(" is the most")
+
+
 @pytest.mark.parametrize("source", sorted(STORAGE.values()))
 def test_every_unsupported_volume_source_is_named(source: str) -> None:
     """Nothing that the type of a volume knows is passed over, except what can be mounted anywhere."""

@@ -19,12 +19,11 @@ Everything else is a `ScaleDownRequest`, which is held until `hold` returns, and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 from trimtab.admission.server import Hook, admitted, read_beside
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
-from trimtab.api.documents import Document
+from trimtab.api.documents import Document, without_nulls
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
@@ -131,14 +130,7 @@ def _same(one: Document | None, other: Document | None) -> bool:
     """Whether two templates are equal; the order of fields does not matter."""
     if one == other:
         return True
-    return one is not None and other is not None and _without_nulls(one.tree()) == _without_nulls(other.tree())
-
-
-def _without_nulls(value: Any) -> Any:
-    """A value without nulls, which Kubernetes treats as absent fields."""
-    if isinstance(value, dict):
-        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
-    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+    return one is not None and other is not None and without_nulls(one.tree()) == without_nulls(other.tree())
 
 
 def _read(document: Document | None) -> _Workload | None:
