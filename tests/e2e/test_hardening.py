@@ -160,6 +160,29 @@ async def has_leaders(victim: Victim) -> bool:
     return len(await victim.leases()) == len(COMPONENTS)
 
 
+async def test_a_pod_with_thousands_of_rules_does_not_keep_others_waiting(victim: Victim) -> None:
+    """Trimtab's scheduler leaves it alone, and says so in its condition."""
+    made = victim.sandbox
+    expression = {"key": "none", "operator": "Exists"}
+    terms = [{"matchExpressions": [expression]}] * 10_000
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    spec = {**made.deployment("any", 1)["spec"]["template"]["spec"], "schedulerName": made.name}
+    for name, more in (("ruled", {"affinity": affinity}), ("plain", {})):
+        await victim.client.create(Pod, {"metadata": {"name": name}, "spec": {**spec, **more}}, namespace=made.name)
+
+    async def is_told() -> bool:
+        found = await victim.client.get(Pod, "ruled", namespace=made.name)
+        return any("nodeAffinity has 20,000 entries" in each.message for each in found.status.conditions)
+
+    async def is_placed() -> bool:
+        return bool((await victim.client.get(Pod, "plain", namespace=made.name)).spec.node_name)
+
+    await eventually(is_told)
+    await eventually(is_placed)
+    for name in ("ruled", "plain"):
+        await victim.client.delete(Pod, name, namespace=made.name, grace_period_seconds=0)
+
+
 # 3. Forged reviews
 
 
