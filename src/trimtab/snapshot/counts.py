@@ -5,7 +5,8 @@ domains of any topology key are one `bincount` over its node label away. Since i
 one tally serves every key and every choice of eligible nodes (a constraint's node policies exclude nodes for one pod
 that count for the next).
 
-A tally that has not been requested for long is dropped; the next request counts again, with one scan.
+A tally that has not been requested for long is dropped; the next request counts again, with one scan. There are at most
+so many: each takes memory for every node, and users choose the selectors.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from trimtab.snapshot.pods import NOWHERE, PodTable
 
 IDLE_REQUESTS = 10_000
 """A tally is dropped after that many requests for other tallies."""
+MAX_TALLIES = 1024
+"""At 5,000 nodes 40 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +121,7 @@ class TallyBook:
 
     def _drop_idle(self) -> None:
         idle = [key for key, tally in self._tallies.items() if self._requests - tally.requested > IDLE_REQUESTS]
+        if not idle and len(self._tallies) >= MAX_TALLIES:
+            idle = [min(self._tallies, key=lambda key: self._tallies[key].requested)]
         for key in idle:
             del self._tallies[key]

@@ -2,6 +2,10 @@
 
 A row exists for every node that a pod names, also for one that has not been observed (`known` is false): pods may be
 observed before their node, or after its deletion, and their counts must be right when it appears.
+
+Columns take memory for each node, so users must not be able to add any number of them. A resource has a column once a
+node has some of it; what pods request of others is kept in dictionaries. Labels that pods name as topology keys have
+columns while they are in use.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ _MASKS_KEPT = 512
 _VALUES_KEPT = 24
 """Three for each template of pods; at 5,000 nodes about 4 MB."""
 _IMAGES_KEPT = 512
+_LABELS_KEPT = 256
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +89,8 @@ class NodeTable:
         self._allocatable = np.zeros((capacity, len(self.resources)), dtype=np.int64, order="F")
         self._requested = np.zeros((capacity, len(self.resources)), dtype=np.int64, order="F")
         self._assumed = np.zeros((capacity, 2), dtype=np.int64, order="F")
+        self._unknown: dict[str, dict[int, int]] = {}
+        """What pods request of resources that no node has: by resource and row."""
         self._image_sizes: dict[str, IntColumn] = {}
         self._labels: dict[LabelKey, LabelColumn] = {}
         self._predicates: dict[Hashable, _Predicate] = {}
@@ -100,6 +107,7 @@ class NodeTable:
         made._taint_ids, made._columns = dict(self._taint_ids), self._columns.copy()
         made._allocatable, made._requested = self._allocatable.copy(order="F"), self._requested.copy(order="F")
         made._assumed = self._assumed.copy(order="F")
+        made._unknown = {name: dict(by_row) for name, by_row in self._unknown.items()}
         made._labels = {key: column.copy() for key, column in self._labels.items()}
         return made
 
@@ -231,8 +239,9 @@ class NodeTable:
         for name, amount in requests.amounts.items():
             column = self.resources.get(name)
             if column is None:
-                column = self._resource(name)  # which replaces the array
-            _add(self._requested, row, column, sign * amount)
+                self._charge_unknown(name, row, sign * amount)
+            else:
+                _add(self._requested, row, column, sign * amount)
         _add(self._assumed, row, 0, sign * requests.assumed_cpu)
         _add(self._assumed, row, 1, sign * requests.assumed_memory)
         self._columns["pods"][row] += sign
@@ -246,16 +255,28 @@ class NodeTable:
         for requests, on in by_requests.values():
             rows = np.array(on, dtype=np.intp)
             for name, amount in requests.amounts.items():
-                column = self._resource(name)
-                _add_all(self._requested[:, column], rows, amount)
+                column = self.resources.get(name)
+                if column is not None:
+                    _add_all(self._requested[:, column], rows, amount)
+                    continue
+                for row in on:
+                    self._charge_unknown(name, row, amount)
             _add_all(self._assumed[:, 0], rows, requests.assumed_cpu)
             _add_all(self._assumed[:, 1], rows, requests.assumed_memory)
             np.add.at(self._columns["pods"], rows, 1)
         self._log.forget(len(charges))
 
+    def _charge_unknown(self, name: str, row: int, amount: int) -> None:
+        by_row = self._unknown.setdefault(name, {})
+        by_row[row] = by_row.get(row, 0) + amount
+        if not by_row[row]:
+            del by_row[row]
+        if not by_row:
+            del self._unknown[name]
+
     def label(self, key: LabelKey) -> LabelColumn:
-        """One label of all nodes. The column is created at the first call and kept current from then on."""
-        column = self._labels.get(key)
+        """One label of all nodes. The column is created at the first call and kept current while it is in use."""
+        column = self._labels.pop(key, None)
         if column is None:
             column = LabelColumn(np.full(self.capacity, ABSENT, dtype=np.int32))
             for name, row in self.rows.index.items():
@@ -263,7 +284,10 @@ class NodeTable:
                 value = None if node is None or name is None else label_of(node, key)
                 if value is not None:
                     column.codes[row] = column.code(value)
-            self._labels[key] = column
+            if len(self._labels) >= _LABELS_KEPT:
+                del self._labels[next(iter(self._labels))]  # the one that was not asked for longest
+                self._derived.clear()  # which may have codes of that column
+        self._labels[key] = column
         return column
 
     def codes(self, key: LabelKey) -> SmallColumn:
@@ -347,6 +371,8 @@ class NodeTable:
             extra = np.zeros((self.capacity, 1), dtype=np.int64, order="F")
             self._allocatable = np.asfortranarray(np.hstack([self._allocatable, extra]))
             self._requested = np.asfortranarray(np.hstack([self._requested, extra]))
+            for row, amount in self._unknown.pop(name, {}).items():
+                _add(self._requested, row, index, amount)
         return index
 
     def _set_allocatable(self, row: int, allocatable: Mapping[str, int]) -> None:

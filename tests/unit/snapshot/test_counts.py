@@ -120,6 +120,18 @@ def test_pods_of_the_namespaces_of_a_tally_are_counted(namespaces: set[str] | No
     assert view.tallies.per_node(key).tolist() == [want]
 
 
+def test_tallies_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes memory for every node: the one that was not requested longest goes."""
+    monkeypatch.setattr(counts, "MAX_TALLIES", 3)
+    view = cluster("z1: a").running("a").snapshot()
+    for n in range(10):
+        per_node(view, selectors.parse(f"app=a{n}"))
+        assert per_node(view, WEB) == {"a": 1}
+    assert len(view.tallies) == 3
+    view.put(pod("more").on("a").labels(app="web").build())
+    assert per_node(view, WEB) == {"a": 2}
+
+
 @pytest.mark.parametrize(
     ("requests", "kept"), [pytest.param(1, 3, id="requested lately"), pytest.param(5, 2, id="not requested for long")]
 )

@@ -17,6 +17,7 @@ from trimtab.api.core import Namespace, Service
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
+from trimtab.placement.domains import domains
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.counts import TallyKey
 from trimtab.snapshot.nodes import ABSENT
@@ -252,13 +253,54 @@ def test_extended_resources_get_columns_of_their_own() -> None:
     assert view.nodes.requested[:, gpu].tolist() == [0, 0, 1]
 
 
-def test_a_resource_that_a_pod_requests_first() -> None:
-    """A pod may ask for what no node has; it gets a column like any other."""
+GPU = "example.com/gpu"
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_resource_that_pods_request_first(is_copied: bool, at_once: bool) -> None:
+    """What they request counts from when the first node has some of it, less what has been deleted since."""
+    view = cluster("z1: a b").snapshot()
+    pods = [pod(f"p{n}").on("ab"[n % 2]).requests(**{GPU: str(n + 1)}).build() for n in range(4)]
+    if at_once:
+        view.put_all(pods)
+    else:
+        for each in pods:
+            view.put(each)
+    view.drop(Pod, "default", "p2")
+    if is_copied:
+        view = view.copy()
+    assert GPU not in view.nodes.resources
+    view.put(node("b", zone="z1").allocatable(**{GPU: "8"}).build())
+    gpu = view.nodes.resources[GPU]
+    assert view.nodes.requested[:, gpu].tolist() == [1, 6]
+    assert view.nodes.allocatable[:, gpu].tolist() == [0, 8]
+    view.drop(Pod, "default", "p0")
+    assert view.nodes.requested[:, gpu].tolist() == [0, 6]
+
+
+def test_pods_add_no_columns_with_resources_that_no_node_has() -> None:
+    """Each takes memory for every node; whoever may create pods could request thousands."""
     view = cluster("z1: a").snapshot()
-    view.put(pod("p").on("a").requests(**{"example.com/gpu": "1"}).build())
-    gpu = view.nodes.resources["example.com/gpu"]
-    assert view.nodes.requested[:, gpu].tolist() == [1]
-    assert view.nodes.allocatable[:, gpu].tolist() == [0]
+    columns = view.nodes.requested.shape
+    view.put(pod("p").on("a").requests(**{f"example.com/r{n}": "1" for n in range(5000)}).build())
+    assert view.nodes.requested.shape == columns
+    view.drop(Pod, "default", "p")
+    assert not view.nodes._unknown  # noqa: SLF001 - nothing stays behind
+
+
+def test_labels_have_columns_while_they_are_in_use() -> None:
+    """Users choose topology keys: those that were not asked for longest go, and come back as they were."""
+    view = cluster("z1: a b", "z2: c").snapshot()
+    before = domains(view.nodes, ZONE).slots.tolist()
+    for n in range(1000):
+        domains(view.nodes, f"example.com/k{n}")
+        view.nodes.label("kept")
+    assert len(view.nodes._labels) == 256  # noqa: SLF001
+    assert "kept" in view.nodes._labels  # noqa: SLF001
+    assert domains(view.nodes, ZONE).slots.tolist() == before
+    view.put(node("d", zone="z3").build())
+    assert len(set(view.nodes.codes(ZONE).tolist())) == 3
 
 
 def test_columns_are_contiguous() -> None:
