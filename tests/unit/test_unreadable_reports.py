@@ -17,6 +17,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.watches import RejectedObject
+from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
 
 POLICIES = Resource.of(ScaleDownPolicy)
@@ -48,4 +49,23 @@ async def test_an_unreadable_object_is_counted_shown_and_gets_an_event() -> None
 
     client.unreadable.resolve(POLICIES, "shop", "web")
     assert reports.lines == []
+    await cancel(task)
+
+
+async def test_a_pod_whose_rules_do_not_count_is_counted_and_gets_an_event() -> None:
+    """Other pods are placed as if it did not have them, which its owner must know."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    registry = CollectorRegistry()
+    reports = UnreadableReports(Client(server, clock=clock), Metrics(registry))
+    task = asyncio.create_task(reports.run())
+    reports.report_ignored(pod("web").build(), "spec.affinity: has 2,000 entries, and 1,000 is the most")
+    await clock.advance(0)
+    assert registry.get_sample_value("trimtab_ignored_pod_rules_total") == 1
+    (event,) = server.objects("events")
+    assert (event["type"], event["reason"]) == ("Warning", "IgnoredRules")
+    assert event["involvedObject"]["name"] == "web"
+    assert event["message"].endswith(
+        "did not have these rules: spec.affinity: has 2,000 entries, and 1,000 is the most"
+    )
     await cancel(task)

@@ -94,9 +94,15 @@ class Quantity:
         return self.canonical
 
     def __eq__(self, other: object) -> bool:
-        return self._decimal() == other._decimal() if isinstance(other, Quantity) else NotImplemented
+        if not isinstance(other, Quantity):
+            return NotImplemented
+        if self.exponent == other.exponent:
+            return self.unscaled == other.unscaled
+        return self._decimal() == other._decimal()
 
     def __lt__(self, other: Quantity) -> bool:
+        if self.exponent == other.exponent:
+            return self.unscaled < other.unscaled
         return self._decimal() < other._decimal()
 
     def __hash__(self) -> int:
@@ -109,6 +115,9 @@ class Quantity:
         """The exact sum, in this quantity's notation; if this is zero, in the other's."""
         if not self.unscaled or not other.unscaled:
             return replace(self if self.unscaled else other, written="")
+        exponent, total = self.exponent, self.unscaled + other.unscaled
+        if exponent == other.exponent and not (self.wide or other.wide) and -_INT64_MAX <= total <= _INT64_MAX:
+            return Quantity(total, exponent, self.format)
         exponent = min(self.exponent, other.exponent)
         if max(self.exponent, other.exponent) - exponent > _MAX_DIGITS:
             raise InvalidError("", f"{self} and {other} are too far apart to be added exactly")

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from trimtab.admission.tracing import Tracing
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod
 from trimtab.app.switch import Switch
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
@@ -47,11 +48,15 @@ class Dependencies:
     """Records a span for each review, if it is configured."""
     lag: Callable[[], float] = lambda: 0.0
     """How many seconds the event loop is late."""
+    on_ignored: Callable[[Pod, str], None] | None = None
+    """Called for pods of which some rules do not count for others, by each snapshot."""
 
     @cached_property
     def caches(self) -> Caches[Snapshot]:
         """The caches of the process, and the one snapshot of the cluster for all that only read it."""
-        return Caches(self.client, Snapshot(), MIRRORED)
+        snapshot = Snapshot()
+        snapshot.on_ignored = self.on_ignored
+        return Caches(self.client, snapshot, MIRRORED)
 
     @cached_property
     def switch(self) -> Switch:

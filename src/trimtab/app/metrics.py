@@ -23,6 +23,12 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self._ignored_rules = Counter(
+            "trimtab_ignored_pod_rules_total",
+            "Pods, one of each template, of which some affinity terms or host ports do not count for other pods: they "
+            "are invalid, or too many.",
+            registry=registry,
+        )
         self._list_fallbacks = Counter(
             "trimtab_list_fallbacks_total",
             "Lists that were read in pages, as the API server refused to stream them or the stream failed, by kind and "
@@ -70,6 +76,10 @@ class Metrics:
     def count_unreadable(self, kind: str) -> None:
         """Count a version of an object that could not be read."""
         self._unreadable.labels(kind).inc()
+
+    def count_ignored_rules(self) -> None:
+        """Count a pod of which some rules do not count."""
+        self._ignored_rules.inc()
 
     def count_list_fallback(self, kind: str, reason: str) -> None:
         """Count a list that was read in pages."""

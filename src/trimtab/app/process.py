@@ -123,6 +123,7 @@ class App:
             client.list_fallbacks.on_report = metrics.count_list_fallback
             client.dropped_events.on_report = metrics.count_dropped_event
             monitor = LoopMonitor(client.clock, metrics.observe_lag)
+            unreadable = UnreadableReports(client, metrics)
             side = await stack.enter_async_context(SideLoop())
             dependencies = Dependencies(
                 client,
@@ -133,10 +134,10 @@ class App:
                 lease_calls=await self._lease_calls(stack, side, metrics),
                 tracing=traces,
                 lag=lambda: monitor.lag,
+                on_ignored=unreadable.report_ignored,
             )
             metrics.watch_readiness(lambda: not health.missing(self.components, monitor))
             self.components.update({name: COMPONENTS[name](dependencies) for name in configuration.components})
-            unreadable = UnreadableReports(client, metrics)
             if configuration.serving.port >= 0:
                 pages = health.served(
                     *(configuration.serving, self.components, self.registry, self.documents),

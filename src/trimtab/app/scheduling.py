@@ -26,7 +26,7 @@ __all__ = ["component", "leveling_constraints", "rank_settings", "schedulers", "
 
 def component(dependencies: Dependencies) -> Component:
     """The scheduler. It has its own lease, so that standby replicas keep warm caches."""
-    return Service(
+    made = Service(
         dependencies.client,
         settings(dependencies.configuration),
         metrics=Metrics(dependencies.registry),
@@ -34,6 +34,8 @@ def component(dependencies: Dependencies) -> Component:
         caches=dependencies.caches,
         shares_pods=len(dependencies.configuration.components) > 1,
     )
+    made.state.snapshot.on_ignored = dependencies.on_ignored
+    return made
 
 
 def settings(configuration: TrimtabConfiguration) -> Configuration:

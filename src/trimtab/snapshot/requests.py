@@ -82,12 +82,14 @@ def compute(pod: Pod) -> Requests:
     stated = _total(pod, {}, resized=False) if _resized(pod) else amounts
     bare = stated if pod.spec.resources is None else _total(pod, {}, resized=False, pod_level=False)
     bare_assumed = assumed if bare is amounts else _total(pod, _ASSUMED, resized=False, pod_level=False)
+    rounded = _rounded(amounts)
+    rounded_stated = rounded if stated is amounts else _rounded(stated)
     return Requests(
-        amounts=_rounded(amounts),
+        amounts=rounded,
         assumed_cpu=assumed.get(CPU, _ZERO).milli_value(),
         assumed_memory=assumed.get(MEMORY, _ZERO).value(),
-        stated=_rounded(stated),
-        bare=_rounded(bare),
+        stated=rounded_stated,
+        bare=rounded_stated if bare is stated else _rounded(bare),
         bare_assumed_cpu=bare_assumed.get(CPU, _ZERO).milli_value(),
         bare_assumed_memory=bare_assumed.get(MEMORY, _ZERO).value(),
     )

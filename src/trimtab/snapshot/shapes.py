@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import msgspec
 
@@ -24,6 +25,8 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _pack = msgspec.msgpack.Encoder().encode
 # A cache of this size holds mostly templates that no longer exist, and is cleared.
 _BOOK_LIMIT = 16_384
+MAX_ENTRIES = 1000
+"""The most terms of a list, and the most host ports of a pod, that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class Shape:
     """The values that the pods of one template in one namespace share.
 
     `problem` describes an invalid affinity term. All terms of its list are then left out: an existing pod must not
-    prevent others from being placed.
+    prevent others from being placed. A list of too many terms, or ports, is left out as well: it would take the time
+    and memory of the process.
     """
 
     ports: tuple[HostPort, ...]
@@ -107,10 +111,20 @@ def shape(pod: Pod) -> Shape:
     problems: list[str] = []
     for path, anti, written in _term_lists(pod):
         try:
+            _check_length(written)
             terms += [_held(each, pod.metadata.namespace, anti=anti) for each in written]
         except InvalidError as error:
             problems.append(str(error.under(path)))
-    return Shape(ports=tuple(host_ports(pod)), terms=tuple(terms), problem="; ".join(problems))
+    ports = tuple(islice(host_ports(pod), MAX_ENTRIES + 1))
+    if len(ports) > MAX_ENTRIES:
+        ports = ()
+        problems.append(f"spec.containers[*].ports: has more than {MAX_ENTRIES:,} host ports")
+    return Shape(ports=ports, terms=tuple(terms), problem="; ".join(problems))
+
+
+def _check_length(entries: Sequence[object]) -> None:
+    if len(entries) > MAX_ENTRIES:
+        raise InvalidError("", f"has {len(entries):,} entries, and {MAX_ENTRIES:,} is the most")
 
 
 def host_ports(pod: Pod) -> Iterable[HostPort]:

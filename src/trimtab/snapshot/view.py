@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -81,6 +81,9 @@ class Snapshot:
         self._usages: dict[tuple[int, int], _Usage] = {}
         self._counted: list[_Usage | None] = []
         """The usage with which the pod of each row is counted, beside its columns; None if it is not."""
+        self.on_ignored: Callable[[Pod, str], None] | None = None
+        """Called for the first pod of each template whose affinity terms or host ports do not count, with the reason
+        (see `Shape.problem`)."""
 
     def copy(self) -> Snapshot:
         """The same cluster, for a decision that takes long and is made in another thread while events go on.
@@ -303,6 +306,8 @@ class Snapshot:
             if len(self._usages) >= _USAGES_LIMIT:
                 self._usages.clear()
             known = self._usages[identity] = _Usage(self._requests.of(pod), self._shapes.of(pod), parts, infeasible)
+            if known.shape.problem and self.on_ignored is not None:
+                self.on_ignored(pod, known.shape.problem)
         return known
 
     def _update_counts(self, row: int, usage: _Usage | None, before: Position | None, after: Position) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,10 @@ from trimtab.api import selectors
 from trimtab.api.nodes import ZONE
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.shapes import HeldTerm, Term
-from trimtab.snapshot.terms import TermBook
+from trimtab.snapshot.terms import COLUMNS_KEPT, TermBook
+from trimtab.testing.builders import cluster, pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def held(selector: str | None, *, namespaces: tuple[str, ...] = ("default",), wider: str | None = None) -> HeldTerm:
@@ -89,3 +93,50 @@ def test_after_any_changes_the_book_equals_a_recount() -> None:
         book.adjust(term, row, -1)
     assert len(book) == 0
     assert book.reaching("default", {}, {"app": "web"}) == []
+
+
+def test_few_terms_have_columns() -> None:
+    """Each takes memory for every node: only terms that were asked for lately have one, and it stays right."""
+    nodes = NodeTable()
+    book = TermBook(nodes)
+    terms = [held(f"app=a{number}") for number in range(3 * COLUMNS_KEPT)]
+    for number, term in enumerate(terms):
+        book.adjust(term, nodes.row_of(f"n{number % 5}"), 1)
+    assert not book._columns  # noqa: SLF001
+    for _ in range(2):
+        for number, term in enumerate(terms):
+            assert book.per_node(term).tolist() == [int(row == number % 5) for row in range(5)]
+            assert len(book._columns) <= COLUMNS_KEPT  # noqa: SLF001
+    book.adjust(terms[0], nodes.row_of("n3"), 1)
+    assert book.per_node(terms[0]).tolist() == [1, 0, 0, 1, 0]
+    for node in ("n0", "n3"):
+        book.adjust(terms[0], nodes.row_of(node), -1)
+    assert book.per_node(terms[0]).tolist() == [0] * 5
+    assert len(book) == len(terms) - 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE}] * 1001}}},
+            f"spec.affinity.podAntiAffinity.{REQUIRED}: has 1,001 entries, and 1,000 is the most",
+            id="terms",
+        ),
+        pytest.param(
+            {"containers": [{"ports": [{"hostPort": 1 + number} for number in range(1001)]}]},
+            "spec.containers[*].ports: has more than 1,000 host ports",
+            id="host ports",
+        ),
+    ],
+)
+def test_rules_that_are_too_many_do_not_count(spec: dict[str, Any], problem: str) -> None:
+    """That is reported for one pod of the template; the pod itself counts on its node."""
+    found: list[tuple[str, str]] = []
+    view = cluster("z1: a").snapshot()
+    view.on_ignored = lambda pod, reason: found.append((pod.metadata.name, reason))
+    for name in ("p", "q"):
+        view.put(pod(name).on("a").spec(**spec).build())
+    assert found == [("p", problem)]
+    assert (len(view.terms), len(view.ports)) == (0, 0)
+    assert view.nodes.pods.tolist() == [2]
