@@ -225,8 +225,12 @@ def fingerprint(names: Iterable[str]) -> str:
     return hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
 
 
+_LONGEST = 16_384
+"""Characters of an annotation that is read: those that Trimtab writes are shorter, and pods may have any."""
+
+
 def _decoded(text: str | None, kind: type[_T]) -> _T | None:
-    if text is None:
+    if text is None or len(text) > _LONGEST:
         return None
     try:
         return codec.decode(text, kind)

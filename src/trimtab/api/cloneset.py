@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -12,7 +11,7 @@ from msgspec import Meta
 
 from trimtab.api import codec, complexity, limits, percent, selectors
 from trimtab.api.annotations import RANK, RANKS
-from trimtab.api.documents import Document
+from trimtab.api.documents import Document, kept
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
@@ -230,7 +229,7 @@ def _endless(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[Inv
         )
 
 
-@functools.lru_cache(maxsize=1024)
+@kept
 def _template_problems(template: Document) -> tuple[InvalidError, ...]:
     """The errors of a template, kept: each reconcile needs them, and to read a large template takes long."""
     return tuple(_template(template))

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import inspect
 
 from trimtab.api import complexity
-from trimtab.api.documents import Document
+from trimtab.api.documents import Document, kept
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.pods import PodList
@@ -151,9 +151,9 @@ def convert(tree: Any, kind: type[T]) -> T:
         raise _located(tree, kind, error) from error
 
 
-@functools.lru_cache(maxsize=4096)
+@kept
 def view(document: Document, kind: type[T]) -> T:
-    """The typed view of a document, cached: templates are read many times."""
+    """The typed view of a document, kept: templates are read many times."""
     return decode_object(document.text, kind)
 
 

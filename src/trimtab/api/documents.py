@@ -6,8 +6,9 @@ A partial type loses the fields that it does not have. So a template, a patch or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -16,6 +17,13 @@ from trimtab.api.errors import InvalidError
 
 JSON = dict[str, Any]
 """A JSON object as plain Python values."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_KEPT, _LARGE_KEPT = 4096, 16
+_LARGE = 65_536
+"""Bytes of a document of which few are kept: whoever may create workloads could fill the memory with templates."""
 
 
 class Document:
@@ -83,6 +91,18 @@ _NESTED = (dict, list)
 def _check(text: bytes) -> None:
     if problem := complexity.problem(text):
         raise ValueError(problem)
+
+
+def kept(function: Callable[Concatenate[Document, P], T]) -> Callable[Concatenate[Document, P], T]:
+    """A function of a document whose results are kept; of large documents, only those of the latest few."""
+    results, results_of_large = lru_cache(_KEPT)(function), lru_cache(_LARGE_KEPT)(function)
+
+    @wraps(function)
+    def find(document: Document, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found = results_of_large if len(document.text) > _LARGE else results
+        return found(document, *args, **kwargs)  # type: ignore[arg-type]
+
+    return find
 
 
 def pod_from_template(

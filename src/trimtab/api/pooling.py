@@ -37,6 +37,10 @@ S = TypeVar("S", PodSpec, PodStatus, ObjectMeta)
 _Values = Callable[[Any], tuple[Any, ...]]
 
 _LIMIT = 16_384
+_BYTES = 32 << 20
+"""Of packed parts: a pool of this size is cleared, since users choose how large a pod is."""
+_LARGEST = 4096
+"""Bytes of packed annotations that are shared; larger ones are hardly those of many pods."""
 _ANNOTATIONS_LIMIT = 2_048
 """Where annotations differ from pod to pod (costs), none recurs; those of one template are listed one after another."""
 
@@ -130,9 +134,12 @@ class PodPool:
         return self._latest_annotations
 
     def _known(self, annotations: Mapping[str, str]) -> Mapping[str, str]:
+        packed = _pack(annotations)
+        if len(packed) > _LARGEST:
+            return annotations
         if len(self._annotations) >= _ANNOTATIONS_LIMIT:
             self._annotations.clear()
-        return self._annotations.setdefault(_pack(annotations), annotations)
+        return self._annotations.setdefault(packed, annotations)
 
 
 class _Part:
@@ -143,7 +150,7 @@ class _Part:
     before, by this pool or by another one, is recognized by its field `main`, which no two distinct parts share.
     """
 
-    __slots__ = ("_by_main", "_known", "_latest", "_main", "_shared_values")
+    __slots__ = ("_by_main", "_bytes", "_known", "_latest", "_main", "_shared_values")
 
     def __init__(self, kind: type[msgspec.Struct], own: tuple[str, ...], main: str) -> None:
         shared = [field for field in kind.__struct_fields__ if field not in own]
@@ -151,6 +158,7 @@ class _Part:
         """The place of the field `main` among the shared values."""
         self._shared_values: _Values = operator.attrgetter(*shared)
         self._known: dict[bytes, Any] = {}
+        self._bytes = 0
         self._by_main: dict[int, Any] = {}
         """Parts of the pool by the identity of their field `main`, which is its alone while the pool holds it."""
         self._latest: deque[tuple[tuple[Any, ...], Any]] = deque(maxlen=_LATEST)
@@ -187,9 +195,11 @@ class _Part:
         known: S | None = self._known.get(packed)
         if known is not None:
             return known
-        if len(self._known) >= _LIMIT:
+        self._bytes += len(packed)
+        if len(self._known) >= _LIMIT or self._bytes > _BYTES:
             self._known.clear()
             self._by_main.clear()
+            self._bytes = len(packed)
         if share is not None:
             share(part)
         self._known[packed] = self._by_main[id(self._shared_values(part)[self._main])] = part
@@ -216,16 +226,16 @@ def trim(pod: Pod) -> Pod:
     """Remove from the pod what nothing reads. Only for pods that are kept, and only before others have them."""
     conditions = pod.status.conditions
     if conditions:
-        read = [
+        observed = [
             _interned(each)
             for each in conditions
             if each.type not in UNREAD_CONDITIONS and (each.type != "PodScheduled" or each.status != "True")
         ]
-        _set(pod.status, "conditions", tuple(read))
+        _set(pod.status, "conditions", tuple(observed))
     annotations = pod.metadata.annotations
-    unread = [name for name in annotations if name.startswith(UNREAD_ANNOTATIONS)]
-    if unread:
-        _set(pod.metadata, "annotations", {name: annotations[name] for name in annotations if name not in unread})
+    read = {name: text for name, text in annotations.items() if not name.startswith(UNREAD_ANNOTATIONS)}
+    if len(read) < len(annotations):
+        _set(pod.metadata, "annotations", read)
     return pod
 
 

@@ -11,13 +11,12 @@ use, the owner counts a collision, which changes the next hash.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 
 import msgspec
 
 from trimtab.api import codec
-from trimtab.api.documents import Document, without_nulls
+from trimtab.api.documents import Document, kept, without_nulls
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import PodTemplateSpec
 
@@ -28,7 +27,7 @@ _LENGTH = 10
 _LONGEST_NAME = 253
 
 
-@functools.lru_cache(maxsize=4096)
+@kept
 def canonical(template: Document) -> bytes:
     """The canonical form of a template, equal for templates that are the same."""
     tree = without_nulls(template.tree())

@@ -8,13 +8,12 @@ process created late before it was killed.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from trimtab.api.apps import ControllerRevision
 from trimtab.api.cloneset import INSTANCE_ID, REVISION_HASH, CloneSet
-from trimtab.api.documents import JSON, Document, pod_from_template
+from trimtab.api.documents import JSON, Document, kept, pod_from_template
 from trimtab.api.templates import HASH_LABEL, digest, name_of, same
 from trimtab.cloneset.instances import Instance
 
@@ -57,7 +56,7 @@ def template_of(revision: ControllerRevision) -> Document | None:
     return None if revision.data is None else _template_in(revision.data)
 
 
-@functools.lru_cache(maxsize=4096)
+@kept
 def _template_in(data: Document) -> Document | None:
     tree = data.tree().get("spec", {}).get("template")
     if not isinstance(tree, dict):

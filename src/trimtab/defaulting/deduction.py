@@ -83,8 +83,9 @@ def deduced_selector(
     found = controller or LabelSelector()
     match_labels = dict(found.match_labels)
     for service in services:
-        if all(labels.get(key) == value for key, value in service.spec.selector.items()):
-            match_labels = {**service.spec.selector, **match_labels}
+        wanted = service.spec.selector
+        if len(wanted) <= selectors.MAX_ENTRIES and all(labels.get(key) == value for key, value in wanted.items()):
+            match_labels = {**wanted, **match_labels}
     selector = LabelSelector(match_labels=match_labels, match_expressions=found.match_expressions)
     try:
         compiled = selectors.compile(selector)

@@ -7,7 +7,6 @@ that they are there, and free text (messages of conditions) is dropped.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from trimtab.api import codec
 from trimtab.api.annotations import ALPHA_COST, DELETION_COST, SUBSET_KEYS
 from trimtab.api.cloneset import CloneSet
-from trimtab.api.documents import Document
+from trimtab.api.documents import Document, kept
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod, PodCondition, PodSpec, PodTemplateSpec, Volume
@@ -86,7 +85,7 @@ def _without_message(condition: Any) -> Any:
     return msgspec.structs.replace(condition, message="") if condition.message else condition
 
 
-@functools.lru_cache(maxsize=4096)
+@kept
 def _template(template: Document) -> Document:
     """A template with the fields of our types alone; empty where it cannot be read."""
     try:

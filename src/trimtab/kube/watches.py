@@ -12,7 +12,7 @@ key and the reason, whatever the decoder raised. `unreadable` reports them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -40,6 +40,10 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark after the initial events of a watch."""
 PART = 100
 """How many objects of a list are handled before other tasks run: about four milliseconds for pods."""
+_LARGE = 1 << 18
+"""Bytes of objects that are handled before other tasks run, unless it is one."""
+_LARGE_PAGE = 4 << 20
+"""Bytes of a page that is decoded at once. One of 250 pods usually has one to two megabytes."""
 _LONG = 2 * complexity.MAX_VALUES
 """Bytes of text that may have too many values to be decoded; its values are counted first."""
 
@@ -120,15 +124,32 @@ def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
     """Decode a page of a list, and return it in parts of a few objects, at least one; each has its version and token.
 
     Between two parts the reader can let other tasks run. A page of which all objects can be read is decoded at once,
-    unless they have free-form parts; any other one is split first, and its objects are decoded one by one.
+    unless they have free-form parts, or the page is large; any other one is split first, and its objects are decoded
+    one by one.
     """
     page = _decode_page(data, model)
-    envelope: Any = _split(data, _RawList) if page is None else page
-    items, metadata = envelope.items or (), envelope.metadata
-    for start in range(0, len(items) or 1, PART):
-        part = items[start : start + PART]
-        is_read = page is not None
-        yield Page(part, metadata.resource_version, metadata.continue_) if is_read else _part(part, metadata, model)
+    if page is not None:
+        items, metadata = page.items or (), page.metadata
+        for start in range(0, len(items) or 1, PART):
+            yield Page(items[start : start + PART], metadata.resource_version, metadata.continue_)
+        return
+    split = _split(data, _RawList)
+    for raw in _grouped(split.items or ()):
+        yield _part(raw, split.metadata, model)
+
+
+def _grouped(items: Sequence[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
+    """Objects of a list a few at a time, fewer of large ones; at least one group."""
+    group: list[msgspec.Raw] = []
+    size = 0
+    for each in items:
+        length = len(bytes(each))
+        if group and (len(group) == PART or size + length > _LARGE):
+            yield group
+            group, size = [], 0
+        group.append(each)
+        size += length
+    yield group
 
 
 def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
@@ -223,7 +244,7 @@ def _page_of(model: Any) -> Any:
 
 def _decode_page(data: bytes, model: type[T]) -> Any:
     """The page, if all objects fit their type as they are."""
-    if codec.has_free_form(cast("Hashable", model)):
+    if len(data) > _LARGE_PAGE or codec.has_free_form(cast("Hashable", model)):
         return None
     try:
         return codec.decode_exactly(data, _page_of(cast("Hashable", model)))

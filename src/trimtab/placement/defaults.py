@@ -133,7 +133,7 @@ def selector_of(pod: Pod, snapshot: Snapshot) -> Selector:
 
 def _selects(selector: Mapping[str, str], pod: Pod) -> bool:
     labels = pod.metadata.labels
-    return all(labels.get(key) == value for key, value in selector.items())
+    return len(selector) <= selectors.MAX_ENTRIES and all(labels.get(key) == value for key, value in selector.items())
 
 
 def _owner_selector(pod: Pod, owner: OwnerReference, snapshot: Snapshot) -> Selector:

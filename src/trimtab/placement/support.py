@@ -15,9 +15,11 @@ from collections.abc import Iterator
 import msgspec
 
 from trimtab.api.meta import LabelSelector
-from trimtab.api.pods import NodeAffinity, Pod, PodAffinity, PodSpec, Volume
+from trimtab.api.pods import NodeAffinity, NodeSelectorTerm, Pod, PodAffinity, PodSpec, Volume
+from trimtab.api.selectors import entries
 from trimtab.placement.changes import Subject
 from trimtab.placement.hints import Hints, hint
+from trimtab.snapshot.shapes import term_entries
 
 _MOUNTED_ANYWHERE = ("image",)
 STORAGE = {f.name: f.encode_name for f in msgspec.structs.fields(Volume) if f.name not in _MOUNTED_ANYWHERE}
@@ -29,6 +31,8 @@ _MAX_CONSTRAINTS = 16
 _MAX_CONTAINERS = 500
 _MAX_ENTRIES = 1000
 """Tolerations, ports, and labels of the node selector."""
+_MAX_VALUES = 2000
+"""Values of all expressions of an affinity, or of all spread constraints."""
 
 
 HINTS: Hints = (hint(Subject.WAITING_POD),)
@@ -37,9 +41,9 @@ HINTS: Hints = (hint(Subject.WAITING_POD),)
 
 def unsupported(pod: Pod) -> str | None:
     """The first field of a pod that Trimtab does not support, with the reason; None if it supports all."""
-    for field, entries, most in _sizes(pod.spec):
-        if entries > most:
-            return f"{field} has {entries:,} entries, and {most:,} is the most"
+    for field, size, most in _sizes(pod.spec):
+        if size > most:
+            return f"{field} has {size:,} entries, and {most:,} is the most"
     return next(_needs(pod.spec), None)
 
 
@@ -54,19 +58,31 @@ def _sizes(spec: PodSpec) -> Iterator[tuple[str, int, int]]:
         yield "spec.topologySpreadConstraints", len(constraints), _MAX_CONSTRAINTS
         rules = sum(_rules(each.label_selector) for each in constraints)
         yield "spec.topologySpreadConstraints[*].labelSelector", rules, _MAX_RULES
+        values = sum(entries(each.label_selector) for each in constraints)
+        yield "spec.topologySpreadConstraints[*].labelSelector", values, _MAX_VALUES
     if affinity := spec.affinity:
         yield "spec.affinity.nodeAffinity", _node_rules(affinity.node_affinity), _MAX_RULES
         yield "spec.affinity.podAffinity", _pod_rules(affinity.pod_affinity), _MAX_RULES
         yield "spec.affinity.podAntiAffinity", _pod_rules(affinity.pod_anti_affinity), _MAX_RULES
+        yield "spec.affinity", term_entries(affinity) + _node_values(affinity.node_affinity), _MAX_VALUES
+
+
+def _node_terms(affinity: NodeAffinity | None) -> list[NodeSelectorTerm]:
+    if affinity is None:
+        return []
+    required = affinity.required_during_scheduling_ignored_during_execution
+    terms = [each.preference for each in affinity.preferred_during_scheduling_ignored_during_execution]
+    return [*terms, *(required.node_selector_terms if required is not None else ())]
 
 
 def _node_rules(affinity: NodeAffinity | None) -> int:
-    if affinity is None:
-        return 0
-    required = affinity.required_during_scheduling_ignored_during_execution
-    terms = [each.preference for each in affinity.preferred_during_scheduling_ignored_during_execution]
-    terms += required.node_selector_terms if required is not None else ()
+    terms = _node_terms(affinity)
     return len(terms) + sum(len(each.match_expressions) + len(each.match_fields) for each in terms)
+
+
+def _node_values(affinity: NodeAffinity | None) -> int:
+    terms = _node_terms(affinity)
+    return sum(len(rule.values) for each in terms for rule in (*each.match_expressions, *each.match_fields))
 
 
 def _pod_rules(affinity: PodAffinity | None) -> int:

@@ -4,11 +4,14 @@
 2. Where that states none, those that admission added to its pods.
 3. Where these have none either, the default constraints of the scheduler that its pods name. An operator's empty list
    of default constraints means that such workloads are not kept level.
+
+Of more than `MAX_CONSTRAINTS` the strictest count: each is evaluated for all nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from trimtab.api import codec, selectors
 from trimtab.api.documents import Document
@@ -27,6 +30,9 @@ from trimtab.snapshot.nodes import ABSENT
 def zones_and_nodes(_: str) -> tuple[Constraint, ...]:
     """The topologies of every cluster, whatever the scheduler."""
     return (Constraint(ZONE), Constraint(HOSTNAME))
+
+
+MAX_CONSTRAINTS = 16
 
 
 class _TemplateSpec(Model):
@@ -51,7 +57,7 @@ def constraints_for(
     (zones) before fine ones (nodes). A key that no node has is left out.
     """
     stated = compiled(template_constraints(template) or admitted_constraints(pods), labels)
-    by_key = _strictest(stated or defaults)
+    by_key = dict(islice(_strictest(stated or defaults).items(), MAX_CONSTRAINTS))
     domains = {key: _domains(snapshot, key) for key in by_key}
     known = [each for key, each in by_key.items() if domains[key]]
     return tuple(sorted(known, key=lambda each: (not each.hard, domains[each.topology_key])))
@@ -71,7 +77,7 @@ def _strictest(constraints: Iterable[Constraint]) -> dict[str, Constraint]:
         known = found.get(each.topology_key)
         if known is None or (not each.hard, each.max_skew) < (not known.hard, known.max_skew):
             found[each.topology_key] = each
-    return found
+    return dict(sorted(found.items(), key=lambda item: not item[1].hard)) if len(found) > MAX_CONSTRAINTS else found
 
 
 def _constraint(stated: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:

@@ -15,6 +15,7 @@ import msgspec
 
 from trimtab.api.pods import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from trimtab.api.quantities import Quantity, millis, parse, whole
+from trimtab.snapshot.books import Book
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -27,8 +28,6 @@ _ZERO = parse("0")
 
 _Sums = dict[str, Quantity]
 _pack = msgspec.msgpack.Encoder().encode
-# A cache of this size holds mostly templates that no longer exist, and is cleared.
-_BOOK_LIMIT = 16_384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,22 +54,22 @@ class RequestsBook:
     templates (times the resizes in progress).
     """
 
-    __slots__ = ("_cache",)
+    __slots__ = ("_book",)
 
     def __init__(self) -> None:
-        self._cache: dict[bytes, Requests] = {}
+        self._book: Book[Requests] = Book()
+
+    @property
+    def times_cleared(self) -> int:
+        """How often everything was dropped."""
+        return self._book.times_cleared
 
     def of(self, pod: Pod) -> Requests:
         """The pod's requests."""
         spec = pod.spec
         resized = _resized(pod)
         key = _pack((spec.containers, spec.init_containers, spec.resources, spec.overhead, resized))
-        cached = self._cache.get(key)
-        if cached is None:
-            if len(self._cache) >= _BOOK_LIMIT:
-                self._cache.clear()
-            cached = self._cache[key] = compute(pod)
-        return cached
+        return self._book.get(key, lambda: compute(pod))
 
 
 def compute(pod: Pod) -> Requests:

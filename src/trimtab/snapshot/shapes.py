@@ -17,16 +17,18 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Labels
 from trimtab.api.pods import Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from trimtab.api.selectors import Selector
+from trimtab.snapshot.books import Book
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 – how Kubernetes names it; nothing listens here
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _pack = msgspec.msgpack.Encoder().encode
-# A cache of this size holds mostly templates that no longer exist, and is cleared.
-_BOOK_LIMIT = 16_384
-MAX_ENTRIES = 1000
-"""The most terms of a list, and the most host ports of a pod, that count."""
+MAX_TERMS = 100
+MAX_ENTRIES = 2000
+"""The most affinity terms of a pod that count, and the most labels, expressions, values and namespaces in them."""
+MAX_PORTS = 1000
+"""The most host ports of a pod that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ class Shape:
     """The values that the pods of one template in one namespace share.
 
     `problem` describes an invalid affinity term. All terms of its list are then left out: an existing pod must not
-    prevent others from being placed. A list of too many terms, or ports, is left out as well: it would take the time
-    and memory of the process.
+    prevent others from being placed. If a pod has too many terms, or host ports, all are left out: they would take the
+    time and memory of the process.
     """
 
     ports: tuple[HostPort, ...]
@@ -86,10 +88,10 @@ class Shape:
 class ShapeBook:
     """A cache of shapes, by template and namespace."""
 
-    __slots__ = ("_cache",)
+    __slots__ = ("_book",)
 
     def __init__(self) -> None:
-        self._cache: dict[bytes, Shape] = {}
+        self._book: Book[Shape] = Book()
 
     def of(self, pod: Pod) -> Shape:
         """The pod's shape."""
@@ -97,34 +99,52 @@ class ShapeBook:
         affinity = spec.affinity
         ports = [c.ports for c in spec.containers] + [(c.restart_policy, c.ports) for c in spec.init_containers]
         key = _pack((pod.metadata.namespace if affinity else "", affinity, ports))
-        cached = self._cache.get(key)
-        if cached is None:
-            if len(self._cache) >= _BOOK_LIMIT:
-                self._cache.clear()
-            cached = self._cache[key] = shape(pod)
-        return cached
+        return self._book.get(key, lambda: shape(pod))
 
 
 def shape(pod: Pod) -> Shape:
     """Compute a pod's shape from its spec."""
     terms: list[HeldTerm] = []
     problems: list[str] = []
-    for path, anti, written in _term_lists(pod):
+    if problem := _excess(pod.spec.affinity):
+        problems.append(problem)
+    for path, anti, written in () if problem else _term_lists(pod):
         try:
-            _check_length(written)
             terms += [_held(each, pod.metadata.namespace, anti=anti) for each in written]
         except InvalidError as error:
             problems.append(str(error.under(path)))
-    ports = tuple(islice(host_ports(pod), MAX_ENTRIES + 1))
-    if len(ports) > MAX_ENTRIES:
+    ports = tuple(islice(host_ports(pod), MAX_PORTS + 1))
+    if len(ports) > MAX_PORTS:
         ports = ()
-        problems.append(f"spec.containers[*].ports: has more than {MAX_ENTRIES:,} host ports")
+        problems.append(f"spec.containers[*].ports: has more than {MAX_PORTS:,} host ports")
     return Shape(ports=ports, terms=tuple(terms), problem="; ".join(problems))
 
 
-def _check_length(entries: Sequence[object]) -> None:
-    if len(entries) > MAX_ENTRIES:
-        raise InvalidError("", f"has {len(entries):,} entries, and {MAX_ENTRIES:,} is the most")
+def _excess(affinity: Affinity | None) -> str:
+    """Why none of the affinity terms between pods counts; empty if they do."""
+    if affinity is None:
+        return ""
+    terms, size = len(_terms(affinity)), term_entries(affinity)
+    if terms > MAX_TERMS:
+        return f"spec.affinity: has {terms:,} terms, and {MAX_TERMS:,} is the most"
+    return f"spec.affinity: has {size:,} entries, and {MAX_ENTRIES:,} is the most" if size > MAX_ENTRIES else ""
+
+
+def term_entries(affinity: Affinity) -> int:
+    """How many labels, expressions, values and namespaces the affinity terms between pods have."""
+    return sum(
+        selectors.entries(each.label_selector) + selectors.entries(each.namespace_selector) + len(each.namespaces)
+        for each in _terms(affinity)
+    )
+
+
+def _terms(affinity: Affinity) -> list[PodAffinityTerm]:
+    found: list[PodAffinityTerm] = []
+    for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if part is not None:
+            found += part.required_during_scheduling_ignored_during_execution
+            found += [each.pod_affinity_term for each in part.preferred_during_scheduling_ignored_during_execution]
+    return found
 
 
 def host_ports(pod: Pod) -> Iterable[HostPort]:

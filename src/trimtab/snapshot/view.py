@@ -79,6 +79,8 @@ class Snapshot:
         self._requests = RequestsBook()
         self._shapes = ShapeBook()
         self._usages: dict[tuple[int, int], _Usage] = {}
+        self._cleared = 0
+        """How often requests were dropped when usages were dropped last: both may hold large templates."""
         self._counted: list[_Usage | None] = []
         """The usage with which the pod of each row is counted, beside its columns; None if it is not."""
         self.on_ignored: Callable[[Pod, str], None] | None = None
@@ -303,9 +305,11 @@ class Snapshot:
         infeasible, identity = is_infeasible(pod), (id(parts[0][0]), id(parts[1][0]))
         known = self._usages.get(identity)
         if known is None or known.parts != parts or known.is_infeasible != infeasible:
-            if len(self._usages) >= _USAGES_LIMIT:
+            made = _Usage(self._requests.of(pod), self._shapes.of(pod), parts, infeasible)
+            if len(self._usages) >= _USAGES_LIMIT or self._requests.times_cleared != self._cleared:
                 self._usages.clear()
-            known = self._usages[identity] = _Usage(self._requests.of(pod), self._shapes.of(pod), parts, infeasible)
+                self._cleared = self._requests.times_cleared
+            known = self._usages[identity] = made
             if known.shape.problem and self.on_ignored is not None:
                 self.on_ignored(pod, known.shape.problem)
         return known

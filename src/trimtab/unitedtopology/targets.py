@@ -115,7 +115,7 @@ def creation_order(topology: UnitedTopology) -> tuple[datetime, str]:
 def _order(replicaset: ReplicaSet) -> tuple[int, float, str]:
     """By revision number; those without one, or with the same, by creation time."""
     texts = (text for name, text in replicaset.metadata.annotations.items() if name.endswith(REVISION))
-    number = max((int(text) for text in texts if text.isascii() and text.isdigit()), default=0)
+    number = max((int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 20), default=0)
     created = replicaset.metadata.creation_timestamp
     return number, created.timestamp() if created else 0.0, replicaset.metadata.name
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from trimtab.api import codec, pooling
+from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Container, Pod, PodSpec
 from trimtab.api.pooling import PodPool, trim
 
@@ -209,3 +210,33 @@ def test_the_texts_of_conditions_are_kept_once() -> None:
     first, second = (trim(codec.decode(document, Pod)).status.conditions[0] for _ in range(2))
     assert first.reason is second.reason
     assert (first.type is second.type, first.status is second.status) == (True, True)
+
+
+def test_trimming_takes_time_in_proportion_to_the_annotations() -> None:
+    """Each name is looked at once: a pod may have tens of thousands of annotations that nothing reads."""
+
+    class Name(str):
+        """A name that counts how often it is compared."""
+
+        __slots__ = ()
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    annotations: Any = {Name(f"k8s.ovn.org/{number}"): "x" for number in range(1000)} | {Name("own"): "y"}
+    trimmed = trim(Pod(metadata=ObjectMeta(name="p", annotations=annotations)))
+    assert trimmed.metadata.annotations == {"own": "y"}
+    assert Name.compared < 10
+
+
+def test_a_pool_of_large_parts_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is limited in bytes, too: users choose how large a pod is."""
+    monkeypatch.setattr(pooling, "_BYTES", 10_000)
+    pool = PodPool()
+    for number in range(50):
+        pool.adopt(Pod(spec=PodSpec(node_selector={f"k{each}": f"v{number}" for each in range(100)})))
+        assert len(pool) < 20

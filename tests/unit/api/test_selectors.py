@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trimtab.api import codec, selectors
 from trimtab.api.errors import InvalidError
-from trimtab.api.meta import LabelSelector
+from trimtab.api.meta import LabelSelector, LabelSelectorRequirement
 from trimtab.api.selectors import EVERYTHING, NOTHING, FieldTerm, Operator, Requirement, Selector
 
 
@@ -342,3 +342,17 @@ def test_printing_fields_loses_nothing(name: str, value: str, negated: bool) -> 
     """A field term that is printed and read again is the same term, whatever its value."""
     term = FieldTerm(name, value, negated=negated)
     assert selectors.parse_fields(str(term)) == (term,)
+
+
+def test_selectors_of_many_entries_are_invalid() -> None:
+    """Whatever they are in: they would be compiled and compared again and again."""
+
+    def wanted(values: int) -> LabelSelector:
+        expression = LabelSelectorRequirement(key="a", operator="In", values=tuple(f"v{n}" for n in range(values)))
+        return LabelSelector(match_labels={"b": "c"}, match_expressions=(expression,))
+
+    found = selectors.compile(wanted(selectors.MAX_ENTRIES - 2))
+    assert found.matches({"a": "v7", "b": "c"})
+    assert not found.matches({"a": "w", "b": "c"})
+    with pytest.raises(InvalidError, match=r"^has 2,001 labels, expressions and values; write at most 2,000$"):
+        selectors.compile(wanted(selectors.MAX_ENTRIES - 1))

@@ -174,11 +174,31 @@ async def test_objects_of_many_values_are_not_decoded(monkeypatch: pytest.Monkey
     lines = [json.dumps({"type": "ADDED", "object": each}).encode() for each in (good, wide, good)]
     assert watches.objects_reader(CloneSet)(b"\n".join(lines)) is None
     events = [watches.reader(CloneSet)(line) for line in lines]
-    (page,) = watches.parts(json.dumps({"items": [good, wide]}).encode(), CloneSet)
-    for rejected in (events[1].rejected, *page.rejected):
+    first, second = watches.parts(json.dumps({"items": [good, wide]}).encode(), CloneSet)
+    for rejected in (events[1].rejected, *second.rejected):
         assert rejected is not None
         assert (rejected.key, rejected.resource_version) == ("n/wide", "7")
         assert str(rejected.error) == complexity.TOO_MANY_VALUES
     assert [each.object is not None for each in events] == [True, False, True]
-    assert [each.metadata.name for each in page.items] == ["good"]
+    assert [each.metadata.name for each in (*first.items, *second.items)] == ["good"]
     assert {name for size, name in decoded if size > complexity.MAX_VALUES} == {"_RawEvent", "_RawList"}
+
+
+def test_large_objects_of_a_list_are_handled_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of large pods is not decoded at once; other tasks run between its parts."""
+    monkeypatch.setattr(watches, "_LARGE_PAGE", 5_000)
+    monkeypatch.setattr(watches, "_LARGE", 2_000)
+    sizes = [10, 10, 5_000, 10, 1_200, 1_200, 10]
+    items = [{"metadata": {"name": f"p{n}", "labels": {"a": "x" * size}}} for n, size in enumerate(sizes)]
+    found = list(watches.parts(json.dumps({"metadata": {"resourceVersion": "7"}, "items": items}).encode(), Pod))
+    assert [[each.metadata.name for each in page.items] for page in found] == [
+        ["p0", "p1"],
+        ["p2"],
+        ["p3", "p4"],
+        ["p5", "p6"],
+    ]
+    assert {page.resource_version for page in found} == {"7"}
+    small = list(watches.parts(json.dumps({"items": items[:2]}).encode(), Pod))
+    assert [len(page.items) for page in small] == [2]
+    (empty,) = watches.parts(b'{"metadata":{"resourceVersion":"7"},"items":[]}', CloneSet)
+    assert (empty.items, empty.resource_version) == ((), "7")

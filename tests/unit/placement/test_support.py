@@ -49,6 +49,7 @@ def test_unsupported_fields_are_named(spec: dict[str, Any], field: str) -> None:
 
 TERM = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
 NEAR = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+IN = {"key": "a", "operator": "In"}
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 LABELS = {f"k{n}": "v" for n in range(1001)}
 
@@ -112,6 +113,39 @@ def required(*terms: Any) -> dict[str, Any]:
                 ]
             },
             id="labels of constraints",
+        ),
+        pytest.param(
+            "spec.affinity",
+            1999,
+            lambda n: {"affinity": required({"matchExpressions": [{**IN, "values": ["v"] * (n + 1)}]})},
+            id="values of node terms",
+        ),
+        pytest.param(
+            "spec.affinity",
+            1998,
+            lambda n: {
+                "affinity": {
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "topologyKey": "zone",
+                                "labelSelector": {"matchExpressions": [{**IN, "values": ["v"] * (n + 1)}]},
+                            }
+                        ]
+                    }
+                }
+            },
+            id="values of pod terms",
+        ),
+        pytest.param(
+            "spec.topologySpreadConstraints[*].labelSelector",
+            1999,
+            lambda n: {
+                "topologySpreadConstraints": [
+                    {**SPREAD, "labelSelector": {"matchExpressions": [{**IN, "values": ["v"] * n}]}}
+                ]
+            },
+            id="values of constraints",
         ),
         pytest.param(
             "spec.containers, together with initContainers,",

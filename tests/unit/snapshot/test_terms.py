@@ -14,6 +14,7 @@ from trimtab.snapshot.shapes import HeldTerm, Term
 from trimtab.snapshot.terms import COLUMNS_KEPT, TermBook
 from trimtab.testing.builders import cluster, pod
 
+LONG = {"matchExpressions": [{"key": "app", "operator": "In", "values": [f"v{number}" for number in range(2000)]}]}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -119,9 +120,18 @@ def test_few_terms_have_columns() -> None:
     ("spec", "problem"),
     [
         pytest.param(
-            {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE}] * 1001}}},
-            f"spec.affinity.podAntiAffinity.{REQUIRED}: has 1,001 entries, and 1,000 is the most",
+            {
+                "affinity": {
+                    name: {REQUIRED: [{"topologyKey": ZONE}] * 51} for name in ("podAffinity", "podAntiAffinity")
+                }
+            },
+            "spec.affinity: has 102 terms, and 100 is the most",
             id="terms",
+        ),
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE, "labelSelector": LONG}]}}},
+            "spec.affinity: has 2,001 entries, and 2,000 is the most",
+            id="values",
         ),
         pytest.param(
             {"containers": [{"ports": [{"hostPort": 1 + number} for number in range(1001)]}]},

@@ -18,7 +18,15 @@ absent `LabelSelector` and matches none, whatever is added to it.
 from __future__ import annotations
 
 from trimtab.api.selectors.fields import FieldTerm, parse_fields
-from trimtab.api.selectors.labels import EVERYTHING, NOTHING, Selector, compile, from_labels  # noqa: A004 - see there
+from trimtab.api.selectors.labels import (
+    EVERYTHING,
+    MAX_ENTRIES,
+    NOTHING,
+    Selector,
+    compile,  # noqa: A004 - see there
+    entries,
+    from_labels,
+)
 from trimtab.api.selectors.requirements import (
     LABEL_OPERATORS,
     Operator,
@@ -34,12 +42,14 @@ from trimtab.api.selectors.text import parse
 __all__ = [
     "EVERYTHING",
     "LABEL_OPERATORS",
+    "MAX_ENTRIES",
     "NOTHING",
     "FieldTerm",
     "Operator",
     "Requirement",
     "Selector",
     "compile",
+    "entries",
     "from_labels",
     "int64",
     "is_key",

@@ -19,13 +19,13 @@ class Selector:
     nothing: bool = False
     # Computed once: `matches` and `__hash__` run for each pod of a cluster.
     _pairs: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
-    _tests: tuple[tuple[str, Test, tuple[str, ...]], ...] = field(init=False, repr=False, compare=False)
+    _tests: tuple[tuple[str, Test, Any], ...] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ordered = () if self.nothing else tuple(sorted(set(self.requirements)))
         pairs = tuple((r.key, r.values[0]) for r in ordered if r.operator is Operator.EQUALS)
-        tests = tuple((r.key, TESTS[r.operator], r.values) for r in ordered if r.operator is not Operator.EQUALS)
+        tests = tuple((r.key, TESTS[r.operator], r.tested) for r in ordered if r.operator is not Operator.EQUALS)
         object.__setattr__(self, "requirements", ordered)
         object.__setattr__(self, "_pairs", pairs)
         object.__setattr__(self, "_tests", tests)
@@ -67,6 +67,9 @@ class Selector:
         return Selector, (self.requirements, self.nothing)
 
 
+MAX_ENTRIES = 2000
+"""The most labels, expressions and values of a selector, whatever object it is in."""
+
 EVERYTHING = Selector()
 NOTHING = Selector(nothing=True)
 
@@ -74,10 +77,13 @@ NOTHING = Selector(nothing=True)
 def compile(selector: LabelSelector | None) -> Selector:  # noqa: A001 – read as `selectors.compile`, as `re.compile` is
     """The compiled form of a `LabelSelector`; an absent one is `NOTHING`.
 
-    Raises InvalidError with a path such as `matchExpressions[1].operator`.
+    Raises InvalidError with a path such as `matchExpressions[1].operator`; also for a selector of too many entries,
+    which would take long wherever it is used.
     """
     if selector is None:
         return NOTHING
+    if (size := entries(selector)) > MAX_ENTRIES:
+        raise InvalidError("", f"has {size:,} labels, expressions and values; write at most {MAX_ENTRIES:,}")
     requirements = [_pair(key, value) for key, value in selector.match_labels.items()]
     for index, expression in enumerate(selector.match_expressions):
         try:
@@ -85,6 +91,14 @@ def compile(selector: LabelSelector | None) -> Selector:  # noqa: A001 – read 
         except InvalidError as error:
             raise error.under(f"matchExpressions[{index}]") from None
     return Selector(tuple(requirements))
+
+
+def entries(selector: LabelSelector | None) -> int:
+    """How many labels, expressions and values a selector has."""
+    if selector is None:
+        return 0
+    values = sum(len(each.values) for each in selector.match_expressions)
+    return len(selector.match_labels) + len(selector.match_expressions) + values
 
 
 def from_labels(labels: Mapping[str, str]) -> Selector:

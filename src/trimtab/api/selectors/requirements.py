@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from trimtab.api.errors import InvalidError
 
@@ -32,8 +33,8 @@ class Operator(StrEnum):
     LESS_THAN = "lt"
 
 
-Test = Callable[[str | None, tuple[str, ...]], bool]
-"""Whether a label's value (None if the label is absent) satisfies the requirement's values."""
+Test = Callable[[str | None, Any], bool]
+"""Whether a label's value (None if the label is absent) satisfies the requirement's values (see `tested`)."""
 
 TESTS: Mapping[Operator, Test] = {
     Operator.EQUALS: lambda value, values: value in values,
@@ -56,6 +57,8 @@ _TEXTS: Mapping[Operator, str] = {
     Operator.GREATER_THAN: "{0}>{1}",
     Operator.LESS_THAN: "{0}<{1}",
 }
+
+_LISTED = frozenset({Operator.IN, Operator.NOT_IN})
 
 LABEL_OPERATORS: Mapping[str, Operator] = {
     "In": Operator.IN,
@@ -80,6 +83,11 @@ class Requirement:
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether these labels satisfy the requirement."""
         return TESTS[self.operator](labels.get(self.key), self.values)
+
+    @property
+    def tested(self) -> Set[str] | Sequence[str]:
+        """The values in the form in which they are tested for each pod: a set, where there may be many."""
+        return frozenset(self.values) if self.operator in _LISTED else self.values
 
     def __str__(self) -> str:
         return _TEXTS[self.operator].format(self.key, ",".join(self.values))
