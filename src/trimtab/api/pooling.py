@@ -39,6 +39,8 @@ _Values = Callable[[Any], tuple[Any, ...]]
 _LIMIT = 16_384
 _BYTES = 32 << 20
 """Of packed parts: a pool of this size is cleared, since users choose how large a pod is."""
+_LARGEST_PART = 65_536
+"""Bytes of a packed part that is shared. Those of usual pods have hundreds."""
 _LARGEST = 4096
 """Bytes of packed annotations that are shared; larger ones are hardly those of many pods."""
 _ANNOTATIONS_LIMIT = 2_048
@@ -192,6 +194,8 @@ class _Part:
     def _find(self, part: S, values: tuple[Any, ...], share: Callable[[S], None] | None) -> S:
         """The known part with these shared values; the part itself, if there is none yet."""
         packed = _pack(values)
+        if len(packed) > _LARGEST_PART:
+            return part
         known: S | None = self._known.get(packed)
         if known is not None:
             return known

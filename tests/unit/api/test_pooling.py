@@ -233,7 +233,16 @@ def test_trimming_takes_time_in_proportion_to_the_annotations() -> None:
     assert Name.compared < 10
 
 
-def test_a_pool_of_large_parts_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_large_parts_are_not_kept() -> None:
+    """Pods that do not exist any longer would fill the memory; versions of one pod share them still."""
+    pool = PodPool()
+    large = {f"k{number}": "v" * 50 for number in range(2000)}
+    pod = pool.adopt(Pod(spec=PodSpec(node_selector=large)))
+    assert len(pool) == 0
+    assert pool.adopt(Pod(spec=PodSpec(node_selector=dict(large))), pod).spec is pod.spec
+
+
+def test_a_pool_of_many_bytes_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its memory is limited in bytes, too: users choose how large a pod is."""
     monkeypatch.setattr(pooling, "_BYTES", 10_000)
     pool = PodPool()
