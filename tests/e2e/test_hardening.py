@@ -31,6 +31,7 @@ from trimtab.api.annotations import DELETION_COST, POLICY_COST, SCALE_PLAN, SUBS
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube import config
@@ -150,6 +151,25 @@ async def test_wide_objects_and_large_bodies_are_refused_while_everything_goes_o
     for component in COMPONENTS:
         assert await victim.lags_above(STALL, component) == 0, f"{component}: {victim.trimtab.log(component)}"
     await victim.check_works()
+
+
+async def test_a_pod_on_a_node_takes_no_room_in_tables_with_what_it_invents(victim: Victim) -> None:
+    """Thousands of resources that no node has, and more affinity terms than count, which its event says."""
+    node = (await victim.client.list(Node)).items[0].metadata.name
+    amounts = {f"example.com/r{number}": "1" for number in range(5000)}
+    terms = [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"a{number}"}}} for number in range(200)]
+    container = {"name": "main", "image": "example.com/app:1", "resources": {"requests": amounts, "limits": amounts}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    body: JSON = {"metadata": {"name": "inventor"}, "spec": {"nodeName": node, "affinity": affinity}}
+    body["spec"]["containers"] = [container]
+    await victim.client.create(Pod, body, namespace=victim.strange)
+
+    async def is_told() -> bool:
+        return "Pod" in await victim.kinds_with_event(victim.strange, "IgnoredRules", "inventor")
+
+    await eventually(is_told)
+    await victim.check_works()
+    await victim.client.delete(Pod, "inventor", namespace=victim.strange, grace_period_seconds=0)
 
 
 async def is_refused(victim: Victim, review: JSON, reason: str) -> bool:

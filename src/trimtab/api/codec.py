@@ -64,6 +64,7 @@ def decode_object(data: bytes, kind: type[T]) -> T:
     try:
         return decode_exactly(data, kind)
     except msgspec.ValidationError as error:
+        _raise_if_exact(error)
         if complexity.has_more_values(data, _SEARCHED_VALUES):
             text, place = _parts(error)
             raise InvalidError(place, text.replace("Expected `", "expected `")) from error

@@ -339,6 +339,13 @@ def test_nulls_are_dropped_from_objects_of_few_values(entries: int, is_read: boo
         codec.decode_object(text.encode(), Pod)
 
 
+def test_too_many_entries_are_named_in_large_objects_too() -> None:
+    """They are what large objects mostly have."""
+    data = json.dumps({"spec": {"strategies": [{"name": "Balance"}] * 10_000}}).encode()
+    with pytest.raises(InvalidError, match=r"^spec\.strategies: has too many entries; write at most 32$"):
+        codec.decode_object(data, ScaleDownPolicy)
+
+
 def test_the_search_for_an_error_is_limited() -> None:
     """Far behind in a long list the error is msgspec's own: whoever wrote the list chose its length."""
     tree = {"request": {"uid": "u", "userInfo": {"groups": ["g"] * 50_000 + [1]}}}
