@@ -32,8 +32,9 @@ from trimtab.dashboard.rows import (
 )
 from trimtab.dashboard.sources import ClusterSource
 from trimtab.inspection.cluster import Cluster
-from trimtab.inspection.overviews import pods_under, topology_overview
+from trimtab.inspection.overviews import TopologyOverview, pods_under, topology_members, topology_overview
 from trimtab.kube.clocks import SECOND
+from trimtab.subsets.members import Member
 
 TICK = 0.25
 """Seconds between two states of a board."""
@@ -152,9 +153,13 @@ class Boards:
             await asyncio.sleep(0)
         for _ in cache.rank(part.now, key, _listed_workloads(part.now())):
             await asyncio.sleep(0)
-        topologies = {}
+        topologies: dict[str, TopologyOverview] = {}
         for each in part.now().all(UnitedTopology):
-            topologies[f"{each.metadata.namespace}/{each.metadata.name}"] = topology_overview(part.now(), each)
+            members: list[Member] = []
+            for some in topology_members(part.now, each):
+                members += some
+                await asyncio.sleep(0)
+            topologies[f"{each.metadata.namespace}/{each.metadata.name}"] = topology_overview(part.now(), each, members)
             await asyncio.sleep(0)
         board.replace({**self._state(part.now(), board.view, cache), "topologies": topologies})
         return cache.is_behind

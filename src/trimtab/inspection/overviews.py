@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from trimtab.scaledown.constraints import constraints_for, scheduler_name
 from trimtab.scaledown.stability import is_rolling_out
 from trimtab.subsets.apportionment import floors, limits
 from trimtab.subsets.levels import pod_levels
-from trimtab.subsets.members import Member, member_of
+from trimtab.subsets.members import Member, member_of, slices
 
 _TARGETS: Mapping[str, type[Any]] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
 MOST_DOMAINS = 12
@@ -137,12 +137,19 @@ def _levels(cluster: Cluster, workload: Workload, pods: Sequence[Pod], settings:
         )
 
 
-def topology_overview(cluster: Cluster, topology: UnitedTopology) -> TopologyOverview:
-    """A UnitedTopology at a glance."""
+def topology_members(now: Callable[[], Cluster], topology: UnitedTopology) -> Iterator[list[Member]]:
+    """The active pods of a UnitedTopology's target, in parts of a few milliseconds; the cluster may change between."""
+    workload = _target(now(), topology)
+    pods = [] if workload is None else [pod for pod in pods_under(now(), workload) if pod.active]
+    for part in slices(pods, topology):
+        cluster = now()
+        yield [member_of(pod, topology, _node(cluster, pod)) for pod in part]
+
+
+def topology_overview(cluster: Cluster, topology: UnitedTopology, members: Sequence[Member]) -> TopologyOverview:
+    """A UnitedTopology at a glance. `members` are those of `topology_members`."""
     target = topology.spec.target_ref
     workload = _target(cluster, topology)
-    pods = [] if workload is None else [pod for pod in pods_under(cluster, workload) if pod.active]
-    members = [member_of(pod, topology, _node(cluster, pod)) for pod in pods]
     condition = next((each for each in topology.status.conditions if each.type == "Ready"), None)
     size = None if workload is None else workload.desired_replicas
     return TopologyOverview(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +15,9 @@ from trimtab.subsets.matching import match
 
 REVISION_HASH = "controller-revision-hash"
 """The label with the revision of a CloneSet's pod."""
+
+_COMPARISONS = 1000
+"""How many comparisons of a pod with a subset are made in one go: about a millisecond, some for long patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,12 @@ def member_of(pod: Pod, topology: UnitedTopology, node: Node | None) -> Member:
         version=metadata.resource_version,
         is_matched=bool(subset) and not annotated,
     )
+
+
+def slices(pods: Sequence[Pod], topology: UnitedTopology) -> Iterator[Sequence[Pod]]:
+    """The pods in parts, of which `member_of` takes a few milliseconds each: other tasks should run in between."""
+    size = max(1, _COMPARISONS // max(1, len(topology.spec.subsets)))
+    return (pods[start : start + size] for start in range(0, len(pods), size))
 
 
 def _exists(subset: str, topology: UnitedTopology) -> bool:

@@ -212,7 +212,8 @@ class View(CacheGroup):
         if known is not None and known.pod is pod and known.inputs == inputs:
             return known.member
         member = member_of(pod, topology, node)
-        self._members[pod.metadata.uid] = _CachedMember(pod, inputs, member)
+        if self.pods.get(key_of(pod)) is pod:  # one that was listed, or is gone by now, would never be forgotten
+            self._members[pod.metadata.uid] = _CachedMember(pod, inputs, member)
         return member
 
     def _forget(self, pod: Pod) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.unit.dashboard.test_parts import ON, RIGHTS, Followed, moved, seen
 from tests.unit.inspection.clusters import SOFT, three_zones
 from trimtab.api import codec
 from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.dashboard import boards, handlers, overview_cache, parts, server
 from trimtab.dashboard.access import OpenAccess
 from trimtab.dashboard.boards import Board, Boards, View
@@ -24,7 +26,9 @@ from trimtab.dashboard.parts import Part
 from trimtab.dashboard.rights import EVERYTHING, Rights, visible
 from trimtab.dashboard.server import DashboardServer, Listening
 from trimtab.dashboard.sources import FileSource
+from trimtab.inspection import overviews
 from trimtab.snapshot import MIRRORED, Snapshot
+from trimtab.subsets import members
 
 SHOP = RIGHTS["a namespace and nodes"]
 
@@ -320,3 +324,26 @@ def test_a_step_after_a_pause_computes_what_is_now(monkeypatch: pytest.MonkeyPat
     assert set(cache.overviews) == {"default/Deployment/a", "default/Deployment/b"}
     assert cache.overviews["default/Deployment/b"].replicas == 3
     assert not cache.is_behind
+
+
+async def test_other_work_goes_on_while_pods_are_matched_to_subsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two parts of the pods of one UnitedTopology."""
+    monkeypatch.setattr(members, "_COMPARISONS", 4)
+    turns, matched, member_of = 0, list[int](), members.member_of
+
+    def noted(*given: Any) -> members.Member:
+        matched.append(turns)
+        return member_of(*given)
+
+    monkeypatch.setattr(overviews, "member_of", noted)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"targetRef": target, "subsets": [{"name": "own"}, {"name": "spot"}]}
+    tree = {"metadata": {"name": "pools", "namespace": "default"}, "spec": spec}
+    cluster = web()
+    cluster = replace(cluster, objects={**cluster.objects, UnitedTopology: [codec.convert(tree, UnitedTopology)]})
+    building = asyncio.ensure_future(Boards(FileSource(cluster, SETTINGS)).state(View()))
+    while not building.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert [matched.count(turn) for turn in sorted(set(matched))] == [2, 2, 2, 2]
+    assert building.result()["topologies"]["default/pools"].subsets[0].pods == 8

@@ -10,7 +10,7 @@ from trimtab.api.annotations import SUBSET, TOPOLOGY
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.inspection.cluster import Cluster
 from trimtab.inspection.explanations import explain_pod
-from trimtab.inspection.overviews import topology_overview, workload_overview
+from trimtab.inspection.overviews import TopologyOverview, topology_members, topology_overview, workload_overview
 from trimtab.inspection.plans import plan_workload
 from trimtab.inspection.settings import Settings
 from trimtab.inspection.targets import find_pod, find_workload
@@ -35,6 +35,12 @@ def allocated(*subsets: str) -> Cluster:
     """A Deployment whose pods are in these subsets."""
     annotations = {at: {TOPOLOGY: "pools", SUBSET: name} for at, name in enumerate(subsets)}
     return three_zones().deployment("web", ON[: len(subsets)], annotations=annotations).build()
+
+
+def overview(cluster: Cluster, of: UnitedTopology) -> TopologyOverview:
+    """A UnitedTopology at a glance, in one go."""
+    members = [member for part in topology_members(lambda: cluster, of) for member in part]
+    return topology_overview(cluster, of, members)
 
 
 def test_levels_are_those_that_a_plan_starts_from() -> None:
@@ -72,7 +78,7 @@ def test_subsets_have_their_pods_limits_and_levels() -> None:
         "shortages": [{"name": "spot", "until": "2026-03-01T12:05:00Z", "times": 1}],
         "conditions": [{"type": "Ready", "status": "True", "reason": "Counted"}],
     }
-    seen = topology_overview(allocated("own", "own", "own", "spot", "spot"), topology(status=status))
+    seen = overview(allocated("own", "own", "own", "spot", "spot"), topology(status=status))
     own, spot = seen.subsets
     assert (own.pods, own.minimum, own.limit, own.levels) == (3, 1, 2, {"Guaranteed": 2, "Redundant": 1})
     assert (spot.pods, spot.minimum, spot.limit, spot.levels) == (2, 0, None, {"BestEffort": 2})
@@ -83,7 +89,7 @@ def test_subsets_have_their_pods_limits_and_levels() -> None:
 
 def test_a_topology_without_its_workload_is_shown() -> None:
     """With no size, and empty subsets."""
-    seen = topology_overview(three_zones().build(), topology())
+    seen = overview(three_zones().build(), topology())
     assert (seen.replicas, [subset.pods for subset in seen.subsets]) == (None, [0, 0])
 
 

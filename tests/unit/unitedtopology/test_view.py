@@ -6,6 +6,7 @@ import pytest
 
 from tests.lab.rollouts import OWNERS
 from tests.unit.kube.fakes import ScriptedTransport
+from tests.unit.subsets.topologies import subset, topology
 from trimtab.api.annotations import SubsetAnnotations
 from trimtab.kube.client import Client
 from trimtab.testing.builders import PodBuilder, pod
@@ -64,3 +65,10 @@ def test_a_kind_that_the_configuration_names_may_be_absent() -> None:
     informer.absent, informer.problem, informer.answers = True, "no such kind", 1
     assert view.is_known("Rollout")
     assert view.problems == []
+
+
+def test_members_are_kept_for_cached_pods_only() -> None:
+    """Nothing reports the end of a pod that was listed uncached, or that was deleted before it became a member."""
+    view = View(Client(ScriptedTransport()))
+    assert view.member(owned().build(), topology(subset("a"))).subset == "a"
+    assert view._members == {}  # noqa: SLF001 - it would grow

@@ -25,7 +25,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, object_key
 from trimtab.subsets.demand import ListedPods, Owner
-from trimtab.subsets.members import member_of
+from trimtab.subsets.members import Member, member_of, slices
 from trimtab.subsets.recount import Observation
 from trimtab.unitedtopology.targets import KINDS, Workload, is_leaving, most_pods
 
@@ -122,7 +122,10 @@ class Lookups:
         subsets = frozenset(subset.name for subset in topology.spec.subsets)
         unannotated = (pod for pod in pods if not _is_annotated(pod, topology.metadata.name, subsets))
         nodes = await self._nodes(pod.spec.node_name for pod in unannotated)
-        members = [member_of(pod, topology, nodes.get(pod.spec.node_name)) for pod in pods]
+        members: list[Member] = []
+        for part in slices(pods, topology):
+            members += [member_of(pod, topology, nodes.get(pod.spec.node_name)) for pod in part]
+            await asyncio.sleep(0)
         return Observation(members, workload.desired_replicas, revision, listed.resource_version)
 
     def _remember(self, entry: _Entry) -> None:

@@ -8,6 +8,7 @@ written with every event of a pod.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,7 +26,7 @@ from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import key_of
 from trimtab.subsets import statuses
-from trimtab.subsets.members import Member
+from trimtab.subsets.members import Member, slices
 from trimtab.subsets.recount import Observation, Recount, Stale, recount
 from trimtab.unitedtopology import readiness as conditions
 from trimtab.unitedtopology.controller.reservation_ages import REQUEST_LIMIT, ReservationAges, has_announced_deletion
@@ -66,7 +67,7 @@ class StatusCounter:
         for _ in range(_ATTEMPTS):
             target = self._view.target(current)
             pods, version = await self._pods_of(current, target)
-            members = [self._view.member(pod, current) for pod in pods]
+            members = await self._members(pods, current)
             revision = (target.revision if target else "") or current.status.revision
             result = await self._recount(current, Observation(members, replicas_of(target), revision, version))
             if isinstance(result, Stale):
@@ -113,6 +114,14 @@ class StatusCounter:
             return self._view.pods_of(topology, target), self._view.pods.version
         listed = await self._client.list(Pod, namespace=topology.metadata.namespace)
         return self._view.pods_among(listed.items, topology, target), listed.resource_version
+
+    async def _members(self, pods: Sequence[Pod], topology: UnitedTopology) -> list[Member]:
+        """The pods as members; other tasks run in between."""
+        members: list[Member] = []
+        for part in slices(pods, topology):
+            members += [self._view.member(pod, topology) for pod in part]
+            await asyncio.sleep(0)
+        return members
 
     async def _recount(self, topology: UnitedTopology, observed: Observation) -> Recount | Stale:
         """Recount; the pods of overdue reservations are looked up uncached before these are removed."""

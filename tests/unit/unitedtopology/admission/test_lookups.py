@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
+from trimtab.subsets import members
 from trimtab.subsets.demand import ListedPods, Owner
 from trimtab.subsets.members import Member
 from trimtab.testing.builders import PodBuilder, node, pod
@@ -176,6 +178,27 @@ async def test_a_recount_observes_the_pods_of_all_replicasets_of_a_deployment(re
     assert found.version == str(reads.server.version)
     assert reads.selectors() == [("replicasets", "app=web"), ("pods", "app=web")]
     assert reads.paths() == ["web", "replicasets", "pods", "n2", "n3"]
+
+
+async def test_other_tasks_run_while_pods_are_observed(reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two parts of the pods of one UnitedTopology."""
+    monkeypatch.setattr(members, "_COMPARISONS", 2)
+    turns, matched, member_of = 0, list[int](), members.member_of
+
+    def noted(*given: Any) -> Member:
+        matched.append(turns)
+        return member_of(*given)
+
+    monkeypatch.setattr(lookups, "member_of", noted)
+    uid = reads.workload("ReplicaSet", "web-1", reads.workload("Deployment", "web"))
+    for name in ("p1", "p2", "p3", "p4"):
+        reads.pod(made(name, "a"), uid)
+    observing = asyncio.ensure_future(reads.lookups.observe(codec.convert(topology(3), UnitedTopology), "r1"))
+    while not observing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert [matched.count(turn) for turn in sorted(set(matched))] == [2, 2]
+    assert [member.name for member in observing.result().members] == ["p1", "p2", "p3", "p4"]
 
 
 async def test_a_replicaset_that_is_the_target_owns_its_pods_itself(reads: Reads) -> None:

@@ -14,12 +14,14 @@ from tests.unit.kube.fakes import FakeServer
 from tests.unit.unitedtopology.admission.test_status_batcher import DEPLOYMENTS, PODS, TOPOLOGIES, pod, topology
 from trimtab.api import codec, times
 from trimtab.api.annotations import Reason
+from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.events import Recorder
 from trimtab.kube.transport import Request, Response
+from trimtab.subsets import members
 from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter
 from trimtab.unitedtopology.metrics import Metrics
@@ -231,3 +233,27 @@ async def test_one_that_is_not_in_effect_keeps_no_entries(stage: Stage) -> None:
     (condition,) = stored["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "TargetConflict")
     assert codec.convert(stored, UnitedTopology).status.replicas == 4
+
+
+async def test_other_tasks_run_while_pods_become_members(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two parts of the pods of one UnitedTopology."""
+    monkeypatch.setattr(members, "_COMPARISONS", 4)
+    stage.put()
+    for name in ("p1", "p2", "p3", "p4", "p5", "p6"):
+        stage.put_pod(name)
+    await stage.clock.advance(0)
+    turns, matched, member = 0, list[int](), stage.view.member
+
+    def noted(pod: Pod, of: UnitedTopology) -> members.Member:
+        matched.append(turns)
+        return member(pod, of)
+
+    monkeypatch.setattr(stage.view, "member", noted)
+    counting = asyncio.ensure_future(stage.counter.count(stage.cached(), READY))
+    while not counting.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert [matched.count(turn) for turn in sorted(set(matched))] == [2, 2, 2]
+    found = counting.result()
+    assert found is not None
+    assert [each.name for each in found.members] == ["p1", "p2", "p3", "p4", "p5", "p6"]
