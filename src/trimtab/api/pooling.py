@@ -230,16 +230,16 @@ def trim(pod: Pod) -> Pod:
     """Remove from the pod what nothing reads. Only for pods that are kept, and only before others have them."""
     conditions = pod.status.conditions
     if conditions:
-        observed = [
+        read = [
             _interned(each)
             for each in conditions
             if each.type not in UNREAD_CONDITIONS and (each.type != "PodScheduled" or each.status != "True")
         ]
-        _set(pod.status, "conditions", tuple(observed))
+        _set(pod.status, "conditions", tuple(read))
     annotations = pod.metadata.annotations
-    read = {name: text for name, text in annotations.items() if not name.startswith(UNREAD_ANNOTATIONS)}
-    if len(read) < len(annotations):
-        _set(pod.metadata, "annotations", read)
+    unread = {name for name in annotations if name.startswith(UNREAD_ANNOTATIONS)}
+    if unread:
+        _set(pod.metadata, "annotations", {name: annotations[name] for name in annotations if name not in unread})
     return pod
 
 
