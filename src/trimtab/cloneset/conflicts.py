@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trimtab.api import codec, selectors, times
+from trimtab.api import codec, times
 from trimtab.api.cloneset import CloneSet, problems
+from trimtab.api.compiled_selectors import compiled_or_nothing
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import PodTemplateSpec
-from trimtab.api.selectors import NOTHING, Selector
+from trimtab.api.selectors import Selector
 
 
 def conflicting(cloneset: CloneSet, others: Iterable[CloneSet]) -> tuple[CloneSet, ...]:
@@ -33,10 +34,7 @@ def _adopts(cloneset: CloneSet) -> bool:
 
 def selector_of(cloneset: CloneSet) -> Selector:
     """Its selector; one that is invalid matches nothing."""
-    try:
-        return selectors.compile(cloneset.spec.selector)
-    except InvalidError:
-        return NOTHING
+    return compiled_or_nothing(cloneset.spec.selector)
 
 
 def _conflicts(one: CloneSet, other: CloneSet) -> bool:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Sequence
 
 from trimtab.api import cloneset as rules
-from trimtab.api import selectors
 from trimtab.api.annotations import MANAGED_BY
 from trimtab.api.cloneset import REVISION_HASH, CloneSet
 from trimtab.api.errors import InvalidError
@@ -90,7 +89,7 @@ class Reconciler:
         if problems:
             await self._reporter.report_invalid(cloneset, problems)
             return Result()
-        return await self._reconcile_valid(key, cloneset, selectors.compile(cloneset.spec.selector))
+        return await self._reconcile_valid(key, cloneset, conflicts.selector_of(cloneset))
 
     def _is_ours(self, cloneset: CloneSet) -> bool:
         name = self._settings.name

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.unit.cloneset.clusters import manifest, template
-from trimtab.api import codec
+from trimtab.api import codec, selectors
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.meta import LabelSelector
+from trimtab.api.selectors import Selector
 from trimtab.cloneset import conflicts
 from trimtab.testing.builders import uid_for
 
@@ -37,6 +40,24 @@ def test_clonesets_that_select_the_same_pods_conflict() -> None:
 def test_one_selector_that_matches_the_others_pods_is_enough() -> None:
     """Either way round."""
     assert conflicts.conflicting(APART, (OLD,)) == (OLD,)
+
+
+def test_selectors_are_compiled_once_for_many_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each CloneSet, however often it is compared, validated, or offered an orphan."""
+    compiled: list[LabelSelector | None] = []
+    original = selectors.compile
+
+    def counted(selector: LabelSelector | None) -> Selector:
+        compiled.append(selector)
+        return original(selector)
+
+    monkeypatch.setattr(selectors, "compile", counted)
+    everyone = [cloneset(f"c{at}") for at in range(4)]
+    for each in everyone:
+        found = conflicts.conflicting(each, everyone)
+        conflicts.defers_adoption(each, found)
+        assert conflicts.selector_of(each).matches({"app": "web"})
+    assert len(compiled) == 4
 
 
 def test_orphans_are_left_to_the_older_cloneset() -> None:

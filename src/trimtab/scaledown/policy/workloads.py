@@ -10,6 +10,7 @@ from trimtab.api import codec, selectors
 from trimtab.api.annotations import OPT_OUT, OPTED_OUT
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.compiled_selectors import compiled_or_nothing
 from trimtab.api.core import ReplicationController
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
@@ -117,9 +118,6 @@ def _template_labels(template: Document | None) -> Mapping[str, str]:
 
 def compile_selector(written: LabelSelector | Mapping[str, str] | None) -> Selector:
     """A label selector; one that cannot be read selects nothing."""
-    try:
-        if isinstance(written, Mapping):
-            return selectors.from_labels(written) if written else NOTHING
-        return selectors.compile(written)
-    except InvalidError:
-        return NOTHING
+    if isinstance(written, Mapping):
+        return selectors.from_labels(written) if written else NOTHING
+    return compiled_or_nothing(written)
