@@ -16,7 +16,7 @@ from trimtab.inspection.cluster import Workload
 from trimtab.inspection.lint.findings import Problem
 from trimtab.inspection.lint.world import World
 from trimtab.inspection.targets import display
-from trimtab.scaledown.policy.effective import matching_policies, unknown_mode, unknown_mode_message, unsupported
+from trimtab.scaledown.policy.effective import PolicyTable, unknown_mode, unknown_mode_message, unsupported
 from trimtab.scaledown.policy.workloads import WorkloadRef, workload_ref
 from trimtab.subsets.apportionment import limits
 
@@ -57,8 +57,9 @@ def small_subsets(world: World) -> Iterator[Problem]:
 def overlapping_policies(world: World) -> Iterator[Problem]:
     """Policies of which another, more specific one applies to some workload."""
     found: dict[str, dict[str, list[str]]] = {}
+    table = PolicyTable(world.cluster.all(ScaleDownPolicy))
     for ref in _refs(world):
-        matching = [policy for _, policy in matching_policies(ref, world.cluster.policies_in(ref.namespace))]
+        matching = [policy for _, policy in table.matching(ref)]
         for policy in matching[1:]:
             names = found.setdefault(policy.metadata.name + "\0" + ref.namespace, {})
             names.setdefault(matching[0].metadata.name, []).append(f"{ref.kind} {ref.name}")
@@ -99,7 +100,7 @@ def _why_idle(world: World, policy: ScaleDownPolicy) -> str:
     refs = [ref for ref in _refs(world) if ref.namespace == namespace]
     if not refs and world.manifests:
         return ""  # its workloads may be written elsewhere
-    if any(matching_policies(ref, [policy]) for ref in refs):
+    if any(map(PolicyTable([policy]).matching, refs)):
         return ""
     named = f"{target.kind} {target.name} is not there" if target is not None else "its selector matches no workload"
     return f"applies to nothing: {named} in namespace {namespace}, as far as that was checked"

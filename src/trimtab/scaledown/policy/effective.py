@@ -22,7 +22,7 @@ together, or for pods that two workloads select (see `conflicts`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -31,6 +31,7 @@ import msgspec
 from trimtab.api import times
 from trimtab.api.annotations import OPT_OUT, OPTED_OUT
 from trimtab.api.scaledown import TARGETS, UNSUPPORTED_KINDS, Mode, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.selectors import Selector
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners, advice
 from trimtab.kube.stores import key_of
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
@@ -103,16 +104,19 @@ def effective_policy(
     namespace_labels: Mapping[str, str] | None = None,
 ) -> EffectivePolicy | None:
     """The policy that applies to a workload, if one does. `policies` may be those of all namespaces."""
-    labels = namespace_labels or {}
-    if exemption(workload, defaults, labels):
+    return effective_policy_by(PolicyTable(policies).policy_for, workload, defaults, namespace_labels or {})
+
+
+def effective_policy_by(
+    lookup: Callable[[WorkloadRef], EffectivePolicy | None],
+    workload: WorkloadRef,
+    defaults: Defaults,
+    namespace_labels: Mapping[str, str],
+) -> EffectivePolicy | None:
+    """The policy that applies to a workload, if one does; `lookup` finds the ScaleDownPolicy, as `PolicyTable` does."""
+    if exemption(workload, defaults, namespace_labels):
         return None
-    matching = matching_policies(workload, policies)
-    if matching:
-        specificity, first = matching[0]
-        metadata = first.metadata
-        others = tuple(key_of(policy) for _, policy in matching[1:])
-        return EffectivePolicy(first.spec, key_of(first), metadata.name, metadata.uid, specificity, others)
-    return _default_policy(defaults, labels)
+    return lookup(workload) or _default_policy(defaults, namespace_labels)
 
 
 def exemption(workload: WorkloadRef, defaults: Defaults, namespace_labels: Mapping[str, str]) -> str:
@@ -152,28 +156,45 @@ def unsupported(api_version: str, kind: str, owners: ReplicaSetOwners = DEPLOYME
     return ""
 
 
-def matching_policies(
-    workload: WorkloadRef, policies: Iterable[ScaleDownPolicy]
-) -> Sequence[tuple[Specificity, ScaleDownPolicy]]:
-    """The policies that refer to a workload, the most specific first, without those that are being deleted."""
-    found = []
-    for policy in policies:
-        specificity = _specificity(workload, policy)
-        if specificity is not None:
-            found.append((specificity, policy))
-    return sorted(found, key=lambda match: (match[0], *_precedence(match[1])))
+class PolicyTable:
+    """Policies in the order of their precedence, without those that are being deleted, to look up many workloads."""
 
+    def __init__(self, policies: Iterable[ScaleDownPolicy]) -> None:
+        self._naming: dict[tuple[str, tuple[str, str, str]], list[ScaleDownPolicy]] = {}
+        """By namespace, and by the workload that they name."""
+        self._selecting: dict[str, list[tuple[Selector, ScaleDownPolicy]]] = {}
+        """By namespace."""
+        for policy in sorted((each for each in policies if each.metadata.deletion_timestamp is None), key=_precedence):
+            self._add(policy)
 
-def _specificity(workload: WorkloadRef, policy: ScaleDownPolicy) -> Specificity | None:
-    metadata, spec = policy.metadata, policy.spec
-    if metadata.namespace != workload.namespace or metadata.deletion_timestamp is not None:
-        return None
-    if spec.target_ref is not None:
-        target = (spec.target_ref.api_version, spec.target_ref.kind, spec.target_ref.name)
-        if target == workload.identity:
-            return Specificity.TARGET
-        return Specificity.OWNER if target == workload.owner else None
-    return Specificity.SELECTOR if compile_selector(spec.selector).matches(workload.pod_labels) else None
+    def _add(self, policy: ScaleDownPolicy) -> None:
+        namespace, target = policy.metadata.namespace, policy.spec.target_ref
+        if target is None:
+            selecting = (compile_selector(policy.spec.selector), policy)
+            self._selecting.setdefault(namespace, []).append(selecting)
+        else:
+            named = (namespace, (target.api_version, target.kind, target.name))
+            self._naming.setdefault(named, []).append(policy)
+
+    def matching(self, workload: WorkloadRef) -> list[tuple[Specificity, ScaleDownPolicy]]:
+        """The policies that refer to a workload, the most specific first."""
+        namespace, labels = workload.namespace, workload.pod_labels
+        found = [(Specificity.TARGET, each) for each in self._naming.get((namespace, workload.identity), ())]
+        if workload.owner is not None and workload.owner != workload.identity:
+            found += ((Specificity.OWNER, each) for each in self._naming.get((namespace, workload.owner), ()))
+        selecting = self._selecting.get(namespace, ())
+        found += ((Specificity.SELECTOR, each) for selector, each in selecting if selector.matches(labels))
+        return found
+
+    def policy_for(self, workload: WorkloadRef) -> EffectivePolicy | None:
+        """The policy that applies to a workload that is not exempt, if one refers to it."""
+        matching = self.matching(workload)
+        if not matching:
+            return None
+        specificity, first = matching[0]
+        metadata = first.metadata
+        others = tuple(key_of(policy) for _, policy in matching[1:])
+        return EffectivePolicy(first.spec, key_of(first), metadata.name, metadata.uid, specificity, others)
 
 
 def _precedence(policy: ScaleDownPolicy) -> tuple[int, int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trimtab.api import selectors
+from trimtab.api.compiled_selectors import compiled
 from trimtab.api.scaledown import UNSUPPORTED_KINDS, ScaleDownPolicy
 from trimtab.kube.stores import key_of
 from trimtab.ranking import explicit
@@ -92,8 +92,9 @@ class PolicyInspector:
     def _referenced(self, policy: ScaleDownPolicy) -> Iterable[WorkloadRef]:
         """The workloads that a policy refers to; ReplicaSets that have an owner only if a policy names them."""
         named = set(self._named_in(policy.metadata.namespace))
+        table = effective.PolicyTable([policy])
         for ref in self._groups.refs_in(policy.metadata.namespace):
-            if (not ref.is_managed or ref.identity in named) and effective.matching_policies(ref, [policy]):
+            if (not ref.is_managed or ref.identity in named) and table.matching(ref):
                 yield ref
 
     def _is_kind_absent(self, policy: ScaleDownPolicy) -> bool:
@@ -113,7 +114,7 @@ class PolicyInspector:
         if policy.spec.selector is None:
             return
         pods = self._view.snapshot.pods
-        rows = pods.matching(policy.metadata.namespace, selectors.compile(policy.spec.selector))
+        rows = pods.matching(policy.metadata.namespace, compiled(policy.spec.selector))
         found = (pods.objects[row] for row in rows.tolist())
         owners = {(owner.kind, owner.name) for pod in found if pod is not None and (owner := pod.metadata.controller)}
         for kind, name in sorted(owners):

@@ -18,6 +18,7 @@ from trimtab.api.selectors import is_key
 from trimtab.ranking.explicit import GroupCosts, group_cost_name
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.policy import conflicts, effective, explicit_ranks
+from trimtab.scaledown.policy.applied_policies import AppliedPolicies
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.policy.explicit_ranks import ExplicitRanks
@@ -90,6 +91,7 @@ class Groups:
     def __init__(self, view: View, defaults: Defaults) -> None:
         self.defaults = defaults
         self._view = view
+        self._policies = AppliedPolicies(view)
         self._refs: dict[str, tuple[str, WorkloadRef]] = {}
         self._conflicts: dict[str, Mapping[str, tuple[WorkloadRef, ...]]] = {}
         for kind in view.kinds:
@@ -155,7 +157,8 @@ class Groups:
         return [key for other in found for key in self.of_workload(other)]
 
     def conflicting_with(self, top: WorkloadRef) -> tuple[WorkloadRef, ...]:
-        """The workloads that select the same pods; computed once for a namespace, until a workload changes."""
+        """The workloads that select the same pods, or some of them (see `conflicts`); computed once for a namespace,
+        until the selector or template of a workload changes."""
         known = self._conflicts.get(top.namespace)
         if known is None:
             known = self._conflicts[top.namespace] = conflicts.conflicts_by_uid(self._tops_in(top.namespace))
@@ -165,8 +168,7 @@ class Groups:
 
     def policy_for(self, ref: WorkloadRef) -> EffectivePolicy | None:
         """The policy that applies to a workload. Explicit ranks replace the strategies of a default policy."""
-        known, labels = self._view.policies_in(ref.namespace), self._view.namespace_labels(ref.namespace)
-        found = effective.effective_policy(self._with_pods(ref), known, self.defaults, labels)
+        found = self._effective_policy(self._with_pods(ref))
         source = self.explicit_ranks(ref).source if found is not None and found.is_default else ""
         if found is None or not source:
             return found
@@ -187,10 +189,9 @@ class Groups:
 
     def scheduling_group_note(self, ref: WorkloadRef) -> str:
         """Why a policy that would apply to a workload does not, if that is the scheduling group of its pods."""
-        labels, known = self._view.namespace_labels(ref.namespace), self._view.policies_in(ref.namespace)
         reason = effective.scheduling_group_reason(self._with_pods(ref))
         otherwise = replace(ref, in_scheduling_group=False)
-        if not reason or effective.effective_policy(otherwise, known, self.defaults, labels) is None:
+        if not reason or self._effective_policy(otherwise) is None:
             return ""
         return reason
 
@@ -223,6 +224,13 @@ class Groups:
             conflicts=self.conflicting_with(top) if policy is not None else (),
         )
 
+    def _effective_policy(self, ref: WorkloadRef) -> EffectivePolicy | None:
+        labels = self._view.namespace_labels(ref.namespace)
+        return effective.effective_policy_by(self._find_policy, ref, self.defaults, labels)
+
+    def _find_policy(self, ref: WorkloadRef) -> EffectivePolicy | None:
+        return self._policies.find(ref, keep=ref.uid in self._refs)
+
     def _with_pods(self, ref: WorkloadRef) -> WorkloadRef:
         """A workload with what its pods say: admission may have put them into a scheduling group."""
         sets = self._view.sets.store.by(BY_CONTROLLER, ref.uid) if ref.kind == "Deployment" else ()
@@ -249,12 +257,17 @@ class Groups:
         self._conflicts.pop(workload.metadata.namespace, None)
 
     def _changed(self, old: Workload, new: Workload) -> None:
-        if old.metadata.generation != new.metadata.generation:
+        """A new size, which is frequent, has no effect on conflicts."""
+        before, after = old.spec, new.spec
+        if old.metadata.generation == new.metadata.generation:
+            return
+        if (before.selector, before.template) != (after.selector, after.template):
             self._changed_selectors(new)
 
     def _gone(self, workload: Workload) -> None:
         self._changed_selectors(workload)
         self._refs.pop(workload.metadata.uid, None)
+        self._policies.forget(workload.metadata.namespace, workload.metadata.uid)
 
     def _top(self, ref: WorkloadRef) -> WorkloadRef:
         if ref.owner is None or not ref.is_managed:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.api import codec, configuration
+from trimtab.api import codec, configuration, selectors
 from trimtab.api.annotations import OPT_OUT
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
@@ -22,7 +22,7 @@ from trimtab.kube.stores import key_of
 from trimtab.ranking.faults import faults
 from trimtab.scaledown.policy import conflicts, effective
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults, read_defaults
-from trimtab.scaledown.policy.effective import Specificity
+from trimtab.scaledown.policy.effective import PolicyTable, Specificity
 from trimtab.scaledown.policy.workloads import WorkloadRef, workload_ref
 
 
@@ -40,10 +40,14 @@ def workload(
     return WorkloadRef(api_version, kind, "default", name, pod_labels=marks, **more)
 
 
-def policy(name: str, *, namespace: str = "default", age: int = 0, **spec: Any) -> ScaleDownPolicy:
-    """A policy that is so many days old."""
+def policy(
+    name: str, *, namespace: str = "default", age: int = 0, is_going: bool = False, **spec: Any
+) -> ScaleDownPolicy:
+    """A policy that is so many days old, and may be being deleted."""
     created = datetime(2026, 6, 28 - age, tzinfo=UTC).isoformat()
     metadata = {"name": name, "namespace": namespace, "creationTimestamp": created, "uid": f"uid-{name}"}
+    if is_going:
+        metadata["deletionTimestamp"] = created
     return codec.convert({"metadata": metadata, "spec": spec}, ScaleDownPolicy)
 
 
@@ -373,31 +377,73 @@ def test_the_effective_policy_does_not_depend_on_the_order_of_reading(found: lis
     first = effective.effective_policy(workload(), found)
     rng.shuffle(found)
     assert effective.effective_policy(workload(), found) == first
-    meaning = {key_of(each) for _, each in effective.matching_policies(workload(), found)}
+    meaning = {key_of(each) for _, each in PolicyTable(found).matching(workload())}
     assert ({first.key, *first.overridden} if first else set()) == meaning
 
 
-some_labels = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)
-some_workloads = st.lists(
+def matching_one_by_one(ref: WorkloadRef, policies: list[ScaleDownPolicy]) -> list[tuple[Specificity, str]]:
+    """The slow twin of a table of policies: each policy is compared with the workload, and those found are sorted."""
+    found = []
+    for each in policies:
+        named, metadata = each.spec.target_ref, each.metadata
+        chosen = selectors.compile(each.spec.selector)
+        if metadata.namespace != ref.namespace or metadata.deletion_timestamp is not None:
+            continue
+        precedence = (-len(chosen.requirements), metadata.creation_timestamp, metadata.name)
+        if named is None:
+            if chosen.matches(ref.pod_labels):
+                found.append((Specificity.SELECTOR, precedence))
+        elif (named.api_version, named.kind, named.name) == ref.identity:
+            found.append((Specificity.TARGET, precedence))
+        elif (named.api_version, named.kind, named.name) == ref.owner:
+            found.append((Specificity.OWNER, precedence))
+    return [(specificity, name) for specificity, (_, _, name) in sorted(found)]
+
+
+OWNER = ("apps/v1", "Deployment", "boss")
+any_policies = st.lists(
     st.builds(
-        lambda at, wanted, labels, owner: WorkloadRef(
-            "apps/v1", "ReplicaSet", "default", f"w{at}", f"u{at}", labels, from_labels(wanted), owner_uid=owner
+        lambda name, namespace, age, how, is_going: policy(
+            name, namespace=namespace, age=age, is_going=is_going, **how
         ),
-        st.integers(0, 8),
-        some_labels,
-        some_labels,
-        st.sampled_from(["", "", "o1", "o2"]),
+        st.sampled_from("abcdefgh"),
+        st.sampled_from(["default", "default", "default", "other"]),
+        st.integers(0, 2),
+        st.sampled_from(
+            [
+                {},
+                {"targetRef": target()},
+                {"targetRef": target("boss")},
+                {"targetRef": target("x")},
+                {"selector": {}},
+                {"selector": selector(app="web")},
+                {"selector": selector(app="web", tier="front")},
+                {"selector": {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}},
+            ]
+        ),
+        st.sampled_from([False, False, True]),
     ),
     max_size=8,
-    unique_by=lambda ref: ref.uid,
+    unique_by=lambda each: each.metadata.name,
+)
+any_workloads = st.lists(
+    st.builds(
+        lambda name, labels, owner: workload(name, labels=labels, owner=owner),
+        st.sampled_from(["web", "api"]),
+        st.sampled_from([{"app": "web"}, {"app": "web", "tier": "front"}, {"tier": "front"}]),
+        st.sampled_from([None, OWNER, ("apps/v1", "Deployment", "web")]),
+    ),
+    max_size=4,
 )
 
 
-@settings(deadline=None, max_examples=100)
-@given(some_workloads)
-def test_conflicts_of_a_namespace_equal_those_of_each_workload(refs: list[WorkloadRef]) -> None:
-    """Computed at once and one by one."""
-    found = conflicts.conflicts_by_uid(refs)
-    assert {ref.uid: conflicts.conflicting_workloads(ref, refs) for ref in refs} == {
-        ref.uid: found.get(ref.uid, ()) for ref in refs
-    }
+@settings(deadline=None, max_examples=150)
+@given(any_policies, any_workloads)
+def test_a_table_finds_the_policies_that_are_found_one_by_one(
+    found: list[ScaleDownPolicy], refs: list[WorkloadRef]
+) -> None:
+    """In the same order, for workloads of any kind."""
+    table = PolicyTable(found)
+    for ref in refs:
+        matching = [(specificity, each.metadata.name) for specificity, each in table.matching(ref)]
+        assert matching == matching_one_by_one(ref, found)

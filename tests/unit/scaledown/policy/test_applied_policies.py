@@ -1,0 +1,124 @@
+"""Policies that apply to workloads, kept until something changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.unit.scaledown.policy_cluster import PolicyCluster
+from trimtab.api import selectors
+from trimtab.api.apps import Deployment
+from trimtab.api.meta import LabelSelector
+from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.selectors import Selector
+from trimtab.kube.resources import Resource
+from trimtab.scaledown.policy import conflicts
+from trimtab.scaledown.policy.findings import PolicyInspector
+from trimtab.scaledown.policy.workloads import WorkloadRef
+from trimtab_lab.testing.labs import deployment
+
+POLICIES = Resource.of(ScaleDownPolicy).raw
+BOTH = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+
+
+def applied(cluster: PolicyCluster, name: str = "web") -> str | None:
+    """The policy that applies to a Deployment."""
+    refs = cluster.controller.groups.refs_in("default")
+    found = next(ref for ref in refs if (ref.kind, ref.name) == ("Deployment", name))
+    policy = cluster.controller.groups.policy_for(found)
+    return None if policy is None else policy.name
+
+
+async def test_a_change_of_a_policy_changes_what_applies(cluster: PolicyCluster) -> None:
+    """An edit, an addition, and a deletion."""
+    await cluster.deploy(1)
+    assert applied(cluster) is None
+    await cluster.policy("wide", selector={})
+    assert applied(cluster) == "wide"
+    await cluster.policy("narrow", selector={"matchLabels": {"app": "web"}})
+    assert applied(cluster) == "narrow"
+    narrow = {"spec": {"selector": {"matchLabels": {"app": "api"}}}}
+    await cluster.user.patch(POLICIES, "narrow", narrow, namespace="default")
+    await cluster.look()
+    assert applied(cluster) == "wide"
+    await cluster.drop_policy("wide")
+    assert applied(cluster) is None
+
+
+async def test_a_change_of_a_workloads_labels_changes_what_applies(cluster: PolicyCluster) -> None:
+    """Those of its template."""
+    await cluster.deploy(1)
+    await cluster.policy("front", selector={"matchLabels": {"tier": "front"}})
+    assert applied(cluster) is None
+    labels = {"spec": {"template": {"metadata": {"labels": {"tier": "front"}}}}}
+    await cluster.user.patch(Deployment, "web", labels, namespace="default")
+    await cluster.look()
+    assert applied(cluster) == "front"
+
+
+async def test_a_workload_that_is_created_again_is_looked_up_again(cluster: PolicyCluster) -> None:
+    """With the labels of the new one."""
+    await cluster.deploy(1)
+    await cluster.policy("web", selector={"matchLabels": {"app": "web"}})
+    assert applied(cluster) == "web"
+    await cluster.user.delete(Deployment, "web", namespace="default")
+    await cluster.look()
+    await cluster.create(Deployment, deployment("web", 1, labels={"app": "other"}))
+    await cluster.look()
+    assert applied(cluster) is None
+
+
+async def test_all_policies_are_inspected_with_one_comparison_for_each_workload(
+    cluster: PolicyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What applies to the workloads is known, also after statuses were written; nothing is compiled again."""
+    compared: list[Selector] = []
+    compiled: list[LabelSelector | None] = []
+    matches, compiling = Selector.matches, selectors.compile
+
+    def counted_matches(selector: Selector, labels: Mapping[str, str]) -> bool:
+        compared.append(selector)
+        return matches(selector, labels)
+
+    def counted_compile(selector: LabelSelector | None) -> Selector:
+        compiled.append(selector)
+        return compiling(selector)
+
+    for at in range(8):
+        await cluster.create(Deployment, deployment(f"web-{at}", 0, labels={"app": f"web-{at}"}))
+        await cluster.policy(f"both-{at}", selector=BOTH)
+    inspector = PolicyInspector(cluster.view, cluster.controller.groups, cluster.controller.continuous)
+    policies = list(cluster.view.policies_in("default"))
+    inspector.inspect(policies[0])
+    monkeypatch.setattr(Selector, "matches", counted_matches)
+    monkeypatch.setattr(selectors, "compile", counted_compile)
+    found = [inspector.inspect(policy) for policy in policies]
+    assert [len(each.applies_to) + len(each.overridden_by) for each in found] == [8] * 8
+    assert len(compared) == 8 * 8
+    assert len(compiled) <= 8
+
+
+async def test_conflicts_are_computed_again_when_a_selector_changes_and_not_on_a_new_size(
+    cluster: PolicyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scale-downs are what policies are for."""
+    computed: list[str] = []
+    original: Callable[..., dict[str, tuple[WorkloadRef, ...]]] = conflicts.conflicts_by_uid
+
+    def counted(workloads: list[WorkloadRef]) -> dict[str, tuple[WorkloadRef, ...]]:
+        computed.append("")
+        return original(workloads)
+
+    await cluster.deploy(3)
+    await cluster.policy()
+    monkeypatch.setattr(conflicts, "conflicts_by_uid", counted)
+    await cluster.scale(1)
+    await cluster.look()
+    assert computed == []
+    await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
+    await cluster.look()
+    assert computed
+    found = await cluster.condition("OverlappingSelectors")
+    assert found is not None
+    assert "Deployment web and Deployment other select the same pods" in found.message
