@@ -30,6 +30,7 @@ from trimtab.api.scaledown import (
 )
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.plan import Plan
+from trimtab.scaledown.policy.conflicts import MOST
 
 READY = "Ready"
 CONDITIONS = (
@@ -62,7 +63,7 @@ class Findings:
     overridden_by: Mapping[str, str] = field(default_factory=dict)
     """The policies that apply to workloads that it refers to, by workload."""
     conflicts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Other workloads that select the pods of its workloads, by workload."""
+    """Other workloads that select the pods of its workloads, by workload; of many, some (`conflicts.MOST`)."""
     unread: Sequence[str] = ()
     """Workloads whose controllers do not read the carrier."""
     managed: Mapping[str, str] = field(default_factory=dict)
@@ -275,18 +276,21 @@ def _overridden_message(findings: Findings) -> str:
 
 def _conflicts_message(findings: Findings) -> str:
     conflicts = [
-        f"{workload} and {_listed(others)} select the same pods" for workload, others in findings.conflicts.items()
+        f"{workload} and {_listed(others, most=MOST)} select the same pods"
+        for workload, others in findings.conflicts.items()
     ]
     advice = "these are not ranked: give each selector labels of its own"
     return f"{'; '.join(_shortened(conflicts))}; {advice}" if conflicts else ""
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(_shortened(names))
+def _listed(names: Sequence[str], most: int | None = None) -> str:
+    return ", ".join(_shortened(names, most))
 
 
-def _shortened(names: Sequence[str]) -> list[str]:
-    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+def _shortened(names: Sequence[str], most: int | None = None) -> list[str]:
+    """The first names, and how many more there are: at least so many, where no more than `most` were looked for."""
+    count = "at least " if most is not None and len(names) >= most else ""
+    more = [f"{count}{len(names) - _NAMED} more"] if len(names) > _NAMED else []
     return [*names[:_NAMED], *more]
 
 
