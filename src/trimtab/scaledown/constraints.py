@@ -5,13 +5,12 @@
 3. Where these have none either, the default constraints of the scheduler that its pods name. An operator's empty list
    of default constraints means that such workloads are not kept level.
 
-Of more than `MAX_CONSTRAINTS` the strictest count: each is evaluated for all nodes.
+Of more than `MAX_CONSTRAINTS` so many count, hard ones first: each is evaluated for all nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 
 from trimtab.api import codec, selectors
 from trimtab.api.documents import Document
@@ -33,6 +32,7 @@ def zones_and_nodes(_: str) -> tuple[Constraint, ...]:
 
 
 MAX_CONSTRAINTS = 16
+_HARD = "DoNotSchedule"
 
 
 class _TemplateSpec(Model):
@@ -56,11 +56,17 @@ def constraints_for(
     The first one is never traded for a later one, so hard constraints come before soft ones, and of those, coarse ones
     (zones) before fine ones (nodes). A key that no node has is left out.
     """
-    stated = compiled(template_constraints(template) or admitted_constraints(pods), labels)
-    by_key = dict(islice(_strictest(stated or defaults).items(), MAX_CONSTRAINTS))
+    stated = compiled(_considered(template_constraints(template) or admitted_constraints(pods)), labels)
+    by_key = _strictest(stated or defaults)
     domains = {key: _domains(snapshot, key) for key in by_key}
     known = [each for key, each in by_key.items() if domains[key]]
     return tuple(sorted(known, key=lambda each: (not each.hard, domains[each.topology_key])))
+
+
+def _considered(stated: Sequence[TopologySpreadConstraint]) -> Sequence[TopologySpreadConstraint]:
+    if len(stated) <= MAX_CONSTRAINTS:
+        return stated
+    return sorted(stated, key=lambda each: each.when_unsatisfiable != _HARD)[:MAX_CONSTRAINTS]
 
 
 def compiled(
@@ -77,14 +83,14 @@ def _strictest(constraints: Iterable[Constraint]) -> dict[str, Constraint]:
         known = found.get(each.topology_key)
         if known is None or (not each.hard, each.max_skew) < (not known.hard, known.max_skew):
             found[each.topology_key] = each
-    return dict(sorted(found.items(), key=lambda item: not item[1].hard)) if len(found) > MAX_CONSTRAINTS else found
+    return found
 
 
 def _constraint(stated: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
     return Constraint(
         topology_key=stated.topology_key,
         max_skew=stated.max_skew,
-        hard=stated.when_unsatisfiable == "DoNotSchedule",
+        hard=stated.when_unsatisfiable == _HARD,
         selector=_selector(stated, labels),
         min_domains=stated.min_domains or 0,
         honor_affinity=stated.node_affinity_policy != "Ignore",

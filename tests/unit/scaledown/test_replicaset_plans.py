@@ -66,6 +66,11 @@ def template(*stated: tuple[str, str]) -> Document:
         pytest.param(template(("rack", "hard"), (ZONE, "soft")), [ZONE], id="a key that no node has says nothing"),
         pytest.param(Document({"spec": {"topologySpreadConstraints": 3}}), [ZONE, HOSTNAME], id="what cannot be read"),
         pytest.param(None, [ZONE, HOSTNAME], id="no template"),
+        pytest.param(
+            template(*[(f"rack-{number}", "soft") for number in range(20)], (ZONE, "soft"), (HOSTNAME, "hard")),
+            [HOSTNAME],
+            id="of very many, hard ones first",
+        ),
     ],
 )
 def test_a_workload_is_kept_level_on_what_it_states(stated: Document | None, want: list[str]) -> None:

@@ -10,6 +10,7 @@ down are held in every process.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 
@@ -49,6 +50,9 @@ from trimtab.scaledown.policy.rivals import RivalReports
 from trimtab.scaledown.results.reporter import EventRecorder
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View, Workload
+
+_AT_ONCE = 20
+"""How many workloads are compared with all policies of a namespace before other tasks run."""
 
 
 class ScaleDownPolicies:
@@ -145,6 +149,7 @@ class ScaleDownPolicies:
 
     async def reconcile(self, key: Key) -> Result:
         """Write the status of a policy."""
+        await self._look_policies_up(split(key)[0])
         policy = self._view.policies.get(key)
         if policy is None or policy.metadata.deletion_timestamp is not None:
             self._counts.pop(key, None)
@@ -155,6 +160,13 @@ class ScaleDownPolicies:
             with contextlib.suppress(NotFound):
                 await self._report(policy, new)
         return Result(self._settings.requeue_after(policy.spec, self._registry))
+
+    async def _look_policies_up(self, namespace: str) -> None:
+        """Find the policy of each workload, which is kept, a few at a time: there may be hundreds of both."""
+        for at, ref in enumerate(list(self.groups.refs_in(namespace)), start=1):
+            self.groups.policy_for(ref)
+            if not at % _AT_ONCE:
+                await asyncio.sleep(0)
 
     async def _report(self, policy: ScaleDownPolicy, new: ScaleDownPolicyStatus) -> None:
         metadata = policy.metadata
