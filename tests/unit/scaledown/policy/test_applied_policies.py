@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -12,7 +13,7 @@ from trimtab.api.apps import Deployment
 from trimtab.api.meta import LabelSelector
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.selectors import Selector
-from trimtab.kube.resources import Resource
+from trimtab.kube.resources import Key, Resource
 from trimtab.scaledown.policy import conflicts
 from trimtab.scaledown.policy.findings import PolicyInspector
 from trimtab.scaledown.policy.workloads import WorkloadRef
@@ -122,3 +123,25 @@ async def test_conflicts_are_computed_again_when_a_selector_changes_and_not_on_a
     found = await cluster.condition("OverlappingSelectors")
     assert found is not None
     assert "Deployment web and Deployment other select the same pods" in found.message
+
+
+async def test_other_tasks_run_while_many_workloads_are_looked_up(
+    cluster: PolicyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may be compared with hundreds of policies."""
+    await cluster.deploy(0)
+    await cluster.policy("wide", selector={})
+    (ref,) = [each for each in cluster.controller.groups.refs_in("default") if each.kind == "Deployment"]
+    groups = cluster.controller.groups
+    monkeypatch.setattr(groups, "refs_in", lambda _: [ref] * 100)
+    looked_up: list[int] = []
+    monkeypatch.setattr(groups, "policy_for", lambda _: looked_up.append(len(looked_up)))
+    seen: list[int] = []
+
+    async def look() -> None:
+        while len(looked_up) < 100:
+            seen.append(len(looked_up))
+            await asyncio.sleep(0)
+
+    await asyncio.gather(cluster.controller.reconcile(Key("default/gone")), look())
+    assert seen == [20, 40, 60, 80]
