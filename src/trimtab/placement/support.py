@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import msgspec
 
 from trimtab.api.meta import LabelSelector
-from trimtab.api.pods import NodeAffinity, NodeSelectorTerm, Pod, PodAffinity, PodSpec, Volume
+from trimtab.api.pods import NodeAffinity, NodeSelectorTerm, Pod, PodSpec, Volume
 from trimtab.api.selectors import entries
 from trimtab.placement.changes import Subject
 from trimtab.placement.hints import Hints, hint
-from trimtab.snapshot.shapes import term_entries
+from trimtab.snapshot.shapes import pod_terms, term_entries
 
 _MOUNTED_ANYWHERE = ("image",)
 STORAGE = {f.name: f.encode_name for f in msgspec.structs.fields(Volume) if f.name not in _MOUNTED_ANYWHERE}
@@ -27,6 +27,8 @@ STORAGE = {f.name: f.encode_name for f in msgspec.structs.fields(Volume) if f.na
 
 _MAX_RULES = 100
 """Terms and expressions of an affinity, or of all spread constraints. Large ones have about ten."""
+_MAX_TERMS = 32
+"""Terms between pods: for each, the pods of the cluster are counted."""
 _MAX_CONSTRAINTS = 16
 _MAX_CONTAINERS = 500
 _MAX_ENTRIES = 1000
@@ -62,8 +64,10 @@ def _sizes(spec: PodSpec) -> Iterator[tuple[str, int, int]]:
         yield "spec.topologySpreadConstraints[*].labelSelector", values, _MAX_VALUES
     if affinity := spec.affinity:
         yield "spec.affinity.nodeAffinity", _node_rules(affinity.node_affinity), _MAX_RULES
-        yield "spec.affinity.podAffinity", _pod_rules(affinity.pod_affinity), _MAX_RULES
-        yield "spec.affinity.podAntiAffinity", _pod_rules(affinity.pod_anti_affinity), _MAX_RULES
+        terms = pod_terms(affinity)
+        yield "spec.affinity.podAffinity, together with podAntiAffinity,", len(terms), _MAX_TERMS
+        rules = sum(_rules(each.label_selector) + _rules(each.namespace_selector) for each in terms)
+        yield "spec.affinity.podAffinity, together with podAntiAffinity,", rules, _MAX_RULES
         yield "spec.affinity", term_entries(affinity) + _node_values(affinity.node_affinity), _MAX_VALUES
 
 
@@ -83,15 +87,6 @@ def _node_rules(affinity: NodeAffinity | None) -> int:
 def _node_values(affinity: NodeAffinity | None) -> int:
     terms = _node_terms(affinity)
     return sum(len(rule.values) for each in terms for rule in (*each.match_expressions, *each.match_fields))
-
-
-def _pod_rules(affinity: PodAffinity | None) -> int:
-    if affinity is None:
-        return 0
-    terms = [each.pod_affinity_term for each in affinity.preferred_during_scheduling_ignored_during_execution]
-    terms += affinity.required_during_scheduling_ignored_during_execution
-    selectors = sum(_rules(each.label_selector) + _rules(each.namespace_selector) for each in terms)
-    return len(terms) + selectors
 
 
 def _rules(selector: LabelSelector | None) -> int:

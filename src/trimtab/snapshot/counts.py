@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.api.selectors import Selector
+from trimtab.api.selectors import Operator, Selector
 from trimtab.snapshot.columns import IntColumn, grown
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.pods import NOWHERE, PodTable
@@ -97,10 +97,25 @@ class TallyBook:
         row = self._pods.labels.rows[labels]
         return row is not None and key.covers(row[0]) and key.selector.matches(row[1])
 
+    def _matching(self, key: TallyKey) -> list[bool]:
+        """Whether a tally counts each set of labels; there may be thousands, of which few have its first label."""
+        rows, namespaces, matches = self._pods.labels.rows, key.namespaces, key.selector.matches
+        name, value = next(
+            ((each.key, each.values[0]) for each in key.selector.requirements if each.operator is Operator.EQUALS),
+            (None, None),
+        )
+        return [
+            row is not None
+            and (name is None or row[1].get(name) == value)
+            and (namespaces is None or row[0] in namespaces)
+            and matches(row[1])
+            for row in rows
+        ]
+
     def _count(self, key: TallyKey) -> IntColumn:
         """Count all pods: one selector match for each set of labels, then one scan."""
         pods = self._pods
-        sets = np.fromiter((self._matches(key, i) for i in range(len(pods.labels.rows))), dtype=np.bool_)
+        sets = np.array(self._matching(key), dtype=np.bool_)
         per_node = np.zeros(self._nodes.capacity, dtype=np.int64)
         if not sets.any():
             return per_node

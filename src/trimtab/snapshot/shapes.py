@@ -124,7 +124,7 @@ def _excess(affinity: Affinity | None) -> str:
     """Why none of the affinity terms between pods counts; empty if they do."""
     if affinity is None:
         return ""
-    terms, size = len(_terms(affinity)), term_entries(affinity)
+    terms, size = len(pod_terms(affinity)), term_entries(affinity)
     if terms > MAX_TERMS:
         return f"spec.affinity: has {terms:,} terms, and {MAX_TERMS:,} is the most"
     return f"spec.affinity: has {size:,} entries, and {MAX_ENTRIES:,} is the most" if size > MAX_ENTRIES else ""
@@ -134,11 +134,12 @@ def term_entries(affinity: Affinity) -> int:
     """How many labels, expressions, values and namespaces the affinity terms between pods have."""
     return sum(
         selectors.entries(each.label_selector) + selectors.entries(each.namespace_selector) + len(each.namespaces)
-        for each in _terms(affinity)
+        for each in pod_terms(affinity)
     )
 
 
-def _terms(affinity: Affinity) -> list[PodAffinityTerm]:
+def pod_terms(affinity: Affinity) -> list[PodAffinityTerm]:
+    """All affinity terms between pods, of whatever sort."""
     found: list[PodAffinityTerm] = []
     for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if part is not None:

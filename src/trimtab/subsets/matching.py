@@ -34,6 +34,9 @@ from trimtab.subsets.shaping import patched, restricts
 
 _Expressions = frozenset[NodeSelectorRequirement]
 
+MAX_MERGED = 50
+"""How many patches are merged with a pod at most; the others count as patches that it does not have. Few patches need
+it: those with directives, and those that change lists other than containers and tolerations."""
 _SCALARS = (str, int, float, bool)
 
 
@@ -45,12 +48,20 @@ def match(pod: Pod, node: Node | None, subsets: Sequence[Subset]) -> int | None:
     return next((index for index in fitting if matcher.has_changes(subsets[index])), fitting[0] if fitting else None)
 
 
+def prepare(subsets: Sequence[Subset]) -> None:
+    """Compile the terms of these subsets, for all pods that are matched later."""
+    for subset in subsets:
+        if subset.node_selector_term is not None:
+            _compiled(subset.node_selector_term)
+
+
 class _Matcher:
     """A pod that is compared with subsets, and what depends on it alone, computed once."""
 
     def __init__(self, pod: Pod, node: Node | None) -> None:
         self._pod = pod
         self._node = node
+        self._merged = 0
 
     def allows(self, term: NodeSelectorTerm | None) -> bool:
         """Whether the pod may be where a subset's term says."""
@@ -75,6 +86,9 @@ class _Matcher:
         if subset.patch is None:
             return True
         if _certainly_changes(self._pod, subset.patch.tree()):
+            return False
+        self._merged += 1
+        if self._merged > MAX_MERGED:
             return False
         try:
             return codec.convert(patched(self._tree, subset, allowed_fields=privileges.FIELDS), Pod) == self._pod

@@ -11,11 +11,13 @@ from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.subsets.matching import match
+from trimtab.subsets.matching import match, prepare
 
 REVISION_HASH = "controller-revision-hash"
 """The label with the revision of a CloneSet's pod."""
 
+_COMPILED = 100
+"""How many terms are compiled in one go."""
 _COMPARISONS = 1000
 """How many comparisons of a pod with a subset are made in one go: about a millisecond, some for long patches."""
 
@@ -69,9 +71,17 @@ def member_of(pod: Pod, topology: UnitedTopology, node: Node | None) -> Member:
 
 
 def slices(pods: Sequence[Pod], topology: UnitedTopology) -> Iterator[Sequence[Pod]]:
-    """The pods in parts, of which `member_of` takes a few milliseconds each: other tasks should run in between."""
-    size = max(1, _COMPARISONS // max(1, len(topology.spec.subsets)))
-    return (pods[start : start + size] for start in range(0, len(pods), size))
+    """The pods in parts, of which `member_of` takes a few milliseconds each: other tasks should run in between.
+
+    The first parts are empty where the terms of many subsets have to be compiled.
+    """
+    subsets = topology.spec.subsets
+    for start in range(0, len(subsets) if pods else 0, _COMPILED):
+        prepare(subsets[start : start + _COMPILED])
+        if len(subsets) > _COMPILED:
+            yield ()
+    size = max(1, _COMPARISONS // max(1, len(subsets)))
+    yield from (pods[start : start + size] for start in range(0, len(pods), size))
 
 
 def _exists(subset: str, topology: UnitedTopology) -> bool:

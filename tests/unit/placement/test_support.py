@@ -81,14 +81,14 @@ def required(*terms: Any) -> dict[str, Any]:
             id="preferred node terms",
         ),
         pytest.param(
-            "spec.affinity.podAffinity",
-            50,
+            "spec.affinity.podAffinity, together with podAntiAffinity,",
+            32,
             lambda n: {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR] * n}}},
             id="pod terms",
         ),
         pytest.param(
-            "spec.affinity.podAntiAffinity",
-            50,
+            "spec.affinity.podAffinity, together with podAntiAffinity,",
+            32,
             lambda n: {
                 "affinity": {
                     "podAntiAffinity": {

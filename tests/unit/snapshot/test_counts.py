@@ -145,3 +145,16 @@ def test_idle_tallies_are_dropped(monkeypatch: pytest.MonkeyPatch, requests: int
     per_node(view, selectors.parse("app=new"))
     assert len(view.tallies) == kept
     assert per_node(view, WEB) == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["", "app=web", "app=web,tier in (a,b)", "tier", "!tier", "app!=web", "app in (web)"])
+@pytest.mark.parametrize("namespaces", [None, {"default"}, {"default", "other"}])
+def test_sets_of_labels_are_matched_at_once_as_one_by_one(text: str, namespaces: set[str] | None) -> None:
+    """Also where numbers of sets have been freed."""
+    view = cluster("z1: a").running("a", "a", app="web", tier="a").running("a", app="db").running("a").snapshot()
+    view.put(pod("p", namespace="other").on("a").labels(app="web", tier="c").build())
+    view.put(pod("gone").on("a").labels(app="gone").build())
+    view.drop(Pod, "default", "gone")
+    key = TallyKey(None if namespaces is None else frozenset(namespaces), selectors.parse(text), terminating=True)
+    book, sets = view.tallies, len(view.pods.labels.rows)
+    assert book._matching(key) == [book._matches(key, number) for number in range(sets)]  # noqa: SLF001

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.unit.subsets import twins
-from tests.unit.subsets.topologies import subset
+from tests.unit.subsets.topologies import subset, topology
 from trimtab.api import codec, nodeselectors
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import Subset
-from trimtab.subsets import matching, shaping
+from trimtab.subsets import matching, members, shaping
 from trimtab.subsets.matching import match
+from trimtab.subsets.members import slices
 from trimtab.testing.builders import node, pod
 
 JSON = dict[str, Any]
@@ -248,3 +249,30 @@ def test_a_pod_becomes_a_tree_once_and_the_first_patch_that_it_has_is_the_last_m
     trees.clear()
     assert match(codec.convert(tree, Pod), None, [subset(f"s{at}", patch=each) for at, each in enumerate(patches)]) == 2
     assert (len(trees), merged) == (1, ["s0", "s1", "s2"])
+
+
+def test_few_patches_are_merged_with_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes long where the pod is large; the others count as patches that it does not have."""
+    merged: list[Any] = []
+
+    def merging(tree: JSON, of: Any, **_: Any) -> JSON:
+        merged.append(of.name)
+        return {**tree, "metadata": {"name": "other"}}
+
+    monkeypatch.setattr(matching, "patched", merging)
+    absent = {"spec": {"containers": [{"$patch": "delete", "name": "main"}]}}
+    subsets = [subset(f"s{at}", patch=absent) for at in range(80)]
+    assert match(codec.convert({**pod("p").tree(), **MAIN}, Pod), None, subsets) == 0
+    assert len(merged) == matching.MAX_MERGED
+
+
+def test_the_terms_of_many_subsets_are_compiled_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first pod is compared with all of them."""
+    compiled: list[int] = []
+    monkeypatch.setattr(members, "prepare", lambda subsets: compiled.append(len(subsets)))
+    pods = [pod(f"p{at}").build() for at in range(3)]
+    found = [(list(compiled), len(part)) for part in slices(pods, topology(*zones(250)))]
+    assert found[:3] == [([100], 0), ([100, 100], 0), ([100, 100, 50], 0)]
+    assert sum(size for _, size in found) == 3
+    assert list(slices([], topology(*zones(250)))) == []
+    assert [len(part) for part in slices(pods, topology(*zones(2)))] == [3]
