@@ -48,7 +48,8 @@ def conflicts_by_uid(workloads: Iterable[WorkloadRef]) -> dict[str, tuple[Worklo
     return {uid: tuple(sorted(others.values(), key=str)) for uid, others in search.found.items() if others}
 
 
-Pair = tuple[str, str]
+Mark = tuple[str, str | None] | None
+"""Something that pods have: a label with a value; a label with any (None for the value); or nothing in particular."""
 
 
 class _Search:
@@ -61,25 +62,26 @@ class _Search:
 
     def __init__(self, refs: Sequence[WorkloadRef]) -> None:
         self.found: dict[str, dict[str, WorkloadRef]] = {ref.uid: {} for ref in refs}
-        self._by_pair: dict[Pair | None, list[WorkloadRef]] = {}
-        """The workloads that may select pods with a label; under None, those that may select any."""
-        frequency = Counter(pair for ref in refs for pair in ref.pod_labels.items())
+        self._by_mark: dict[Mark, list[WorkloadRef]] = {}
+        """The workloads that may select pods with a mark."""
+        frequency = Counter(mark for ref in refs for mark in _marks(ref))
         for ref in refs:
-            pair = min(_pairs(ref.selector), key=frequency.__getitem__, default=None)
-            self._by_pair.setdefault(pair, []).append(ref)
-        self._open = dict(self._by_pair)
+            for mark in min(_needed(ref.selector), key=lambda marks: sum(map(frequency.__getitem__, marks))):
+                self._by_mark.setdefault(mark, []).append(ref)
+        self._open = dict(self._by_mark)
         """The same without workloads that have enough conflicts."""
         for ref in refs:
-            for pair in [each for each in (None, *ref.pod_labels.items()) if each in self._by_pair]:
-                self._compare(ref, pair)
+            for mark in _marks(ref):
+                if mark in self._by_mark:
+                    self._compare(ref, mark)
 
-    def _compare(self, ref: WorkloadRef, pair: Pair | None) -> None:
-        """Find the workloads among those of a pair that select the pods of this one."""
+    def _compare(self, ref: WorkloadRef, mark: Mark) -> None:
+        """Find the workloads among those of a mark that select the pods of this one."""
         own = self.found[ref.uid]
         if len(own) < MOST:
-            others = self._by_pair[pair]
+            others = self._by_mark[mark]
         else:
-            others = self._open[pair] = [each for each in self._open[pair] if len(self.found[each.uid]) < MOST]
+            others = self._open[mark] = [each for each in self._open[mark] if len(self.found[each.uid]) < MOST]
         for other in others:
             theirs = self.found[other.uid]
             is_known = other.uid in own or ref.uid in theirs or (len(own) >= MOST and len(theirs) >= MOST)
@@ -93,8 +95,19 @@ def _add(found: dict[str, WorkloadRef], other: WorkloadRef) -> None:
         found[other.uid] = other
 
 
-def _pairs(selector: Selector) -> Iterator[Pair]:
-    """The labels that every object has that the selector matches, as far as its requirements name them."""
+def _marks(ref: WorkloadRef) -> Iterator[Mark]:
+    """The marks of a workload's pods."""
+    yield None
+    for name, value in ref.pod_labels.items():
+        yield name, value
+        yield name, None
+
+
+def _needed(selector: Selector) -> Iterator[Sequence[Mark]]:
+    """For each requirement: marks of which everything that the selector matches has exactly one."""
+    yield (None,)
     for each in selector.requirements:
-        if each.operator is Operator.EQUALS:
-            yield each.key, each.values[0]
+        if each.operator in (Operator.EQUALS, Operator.IN):
+            yield [(each.key, value) for value in each.values]
+        elif each.operator is Operator.EXISTS:
+            yield ((each.key, None),)

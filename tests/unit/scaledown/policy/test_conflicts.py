@@ -117,3 +117,14 @@ def test_a_policy_reports_how_many_workloads_conflict(count: int, words: str) ->
     findings = Findings(applies_to=["A web"], conflicts={"A web": [f"A {at}" for at in range(count)]})
     found = status(ScaleDownPolicy(spec=ScaleDownPolicySpec()), findings, 0).conditions[0]
     assert words in found.message
+
+
+@pytest.mark.parametrize("operator", [Operator.EXISTS, Operator.IN])
+def test_workloads_that_select_by_other_labels_are_not_compared(
+    operator: Operator, comparisons: list[Selector]
+) -> None:
+    """Whether a label must have one of several values, or any."""
+    wanted = ("x", "y") if operator is Operator.IN else ()
+    refs = [workload(at, {f"k{at}": "x"}, Selector((Requirement(f"k{at}", operator, wanted),))) for at in range(60)]
+    assert conflicts.conflicts_by_uid(refs) == {}
+    assert len(comparisons) <= len(refs)
