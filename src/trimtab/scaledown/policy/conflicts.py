@@ -14,6 +14,9 @@ from trimtab.scaledown.policy.workloads import WorkloadRef
 MOST = 20
 """How many conflicting workloads of one are found where those of a whole namespace are: one is enough to exempt it."""
 
+MAX_LABELS = 100
+"""The most labels of a workload's pods, and requirements and values of its selector, that are compared."""
+
 
 def conflicting_workloads(workload: WorkloadRef, others: Iterable[WorkloadRef]) -> tuple[WorkloadRef, ...]:
     """The workloads whose selectors match the pods of this one, or whose pods its selector matches.
@@ -42,10 +45,16 @@ def _selects(selecting: WorkloadRef, workload: WorkloadRef) -> bool:
 def conflicts_by_uid(workloads: Iterable[WorkloadRef]) -> dict[str, tuple[WorkloadRef, ...]]:
     """The conflicting workloads of each workload of a namespace that has some, by UID: for all of them at once.
 
-    Of a workload with more than `MOST`, so many are found: which ones depends on nothing but the workloads.
+    Of a workload with more than `MOST`, so many are found: which ones depends on nothing but the workloads. One with more
+    than `MAX_LABELS` is left out: hundreds of these would be compared for long.
     """
-    search = _Search(sorted(workloads, key=str))
+    search = _Search(sorted((each for each in workloads if not _is_large(each)), key=str))
     return {uid: tuple(sorted(others.values(), key=str)) for uid, others in search.found.items() if others}
+
+
+def _is_large(ref: WorkloadRef) -> bool:
+    values = sum(len(each.values) for each in ref.selector.requirements)
+    return max(len(ref.pod_labels), len(ref.selector.requirements), values) > MAX_LABELS
 
 
 Mark = tuple[str, str | None] | None

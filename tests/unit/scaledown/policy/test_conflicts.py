@@ -119,6 +119,28 @@ def test_a_policy_reports_how_many_workloads_conflict(count: int, words: str) ->
     assert words in found.message
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        pytest.param(workload(1, {f"k{at}": "x" for at in range(101)}, Selector()), id="labels of its pods"),
+        pytest.param(
+            workload(1, {}, Selector(tuple(Requirement(f"k{at}", Operator.DOES_NOT_EXIST) for at in range(101)))),
+            id="requirements",
+        ),
+        pytest.param(
+            workload(1, {}, Selector((Requirement("k", Operator.NOT_IN, tuple(f"v{at}" for at in range(101))),))),
+            id="values",
+        ),
+    ],
+)
+def test_workloads_with_very_many_labels_are_not_compared(large: WorkloadRef, comparisons: list[Selector]) -> None:
+    """Hundreds of them would keep the process busy."""
+    assert conflicts.conflicting_workloads(large, [workload(2, {"app": "web"})])
+    comparisons.clear()
+    assert conflicts.conflicts_by_uid([large, workload(2, {"app": "web"})]) == {}
+    assert len(comparisons) <= 1
+
+
 @pytest.mark.parametrize("operator", [Operator.EXISTS, Operator.IN])
 def test_workloads_that_select_by_other_labels_are_not_compared(
     operator: Operator, comparisons: list[Selector]
