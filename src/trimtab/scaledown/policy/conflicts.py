@@ -45,8 +45,8 @@ def _selects(selecting: WorkloadRef, workload: WorkloadRef) -> bool:
 def conflicts_by_uid(workloads: Iterable[WorkloadRef]) -> dict[str, tuple[WorkloadRef, ...]]:
     """The conflicting workloads of each workload of a namespace that has some, by UID: for all of them at once.
 
-    Of a workload with more than `MOST`, so many are found: which ones depends on nothing but the workloads. One with more
-    than `MAX_LABELS` is left out: hundreds of these would be compared for long.
+    Of a workload with more than `MOST`, so many are found: which ones depends on nothing but the workloads. One with
+    more than `MAX_LABELS` is left out: hundreds of these would be compared for long.
     """
     search = _Search(sorted((each for each in workloads if not _is_large(each)), key=str))
     return {uid: tuple(sorted(others.values(), key=str)) for uid, others in search.found.items() if others}
