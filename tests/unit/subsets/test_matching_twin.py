@@ -163,7 +163,7 @@ def expected(subject: Pod, on: Node | None, subsets: list[Subset]) -> int | None
 @example((MAIN | CREATED, [{"patch": CREATED}], False))
 @example((MAIN, [{"patch": {"spec": {"hostNetwork": False, "schedulerName": "", "tolerations": []}}}], False))
 @example((MAIN, [{"patch": {"spec": {"affinity": {"$patch": "delete"}, "nodeSelector": {"a": None}}}}], False))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 def test_a_pod_is_matched_as_by_the_twin(case: tuple[JSON, list[JSON], bool]) -> None:
     """The same subset of all; and of each subset, whether the pod has its changes."""
     tree, trees, has_node = case
