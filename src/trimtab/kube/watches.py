@@ -12,7 +12,7 @@ key and the reason, whatever the decoder raised. `unreadable` reports them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -134,21 +134,20 @@ def parts(data: bytes, model: type[T]) -> Iterator[Page[T]]:
             yield Page(items[start : start + PART], metadata.resource_version, metadata.continue_)
         return
     split = _split(data, _RawList)
-    for raw in _grouped(split.items or ()):
-        yield _part(raw, split.metadata, model)
+    for bodies in _grouped(split.items or ()):
+        yield _part(bodies, split.metadata, model)
 
 
-def _grouped(items: Sequence[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
+def _grouped(items: Iterable[msgspec.Raw]) -> Iterator[list[bytes]]:
     """Objects of a list a few at a time, fewer of large ones; at least one group."""
-    group: list[msgspec.Raw] = []
+    group: list[bytes] = []
     size = 0
-    for each in items:
-        length = len(bytes(each))
-        if group and (len(group) == PART or size + length > _LARGE):
+    for body in map(bytes, items):
+        if group and (len(group) == PART or size + len(body) > _LARGE):
             yield group
             group, size = [], 0
-        group.append(each)
-        size += length
+        group.append(body)
+        size += len(body)
     yield group
 
 
@@ -252,8 +251,8 @@ def _decode_page(data: bytes, model: type[T]) -> Any:
         return None
 
 
-def _part(raw: Iterable[msgspec.Raw], metadata: ListMeta, model: type[T]) -> Page[T]:
-    read = [_read(bytes(item), model) for item in raw]
+def _part(bodies: Iterable[bytes], metadata: ListMeta, model: type[T]) -> Page[T]:
+    read = [_read(body, model) for body in bodies]
     rejected = tuple(each for each in read if isinstance(each, RejectedObject))
     items = tuple(each for each in read if not isinstance(each, RejectedObject)) if rejected else tuple(read)
     return Page(cast("tuple[T, ...]", items), metadata.resource_version, metadata.continue_, rejected)

@@ -68,7 +68,7 @@ def _sizes(spec: PodSpec) -> Iterator[tuple[str, int, int]]:
         yield "spec.affinity.podAffinity, together with podAntiAffinity,", len(terms), _MAX_TERMS
         rules = sum(_rules(each.label_selector) + _rules(each.namespace_selector) for each in terms)
         yield "spec.affinity.podAffinity, together with podAntiAffinity,", rules, _MAX_RULES
-        yield "spec.affinity", term_entries(affinity) + _node_values(affinity.node_affinity), _MAX_VALUES
+        yield "spec.affinity", term_entries(terms) + _node_values(affinity.node_affinity), _MAX_VALUES
 
 
 def _node_terms(affinity: NodeAffinity | None) -> list[NodeSelectorTerm]:

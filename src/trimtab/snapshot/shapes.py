@@ -124,17 +124,18 @@ def _excess(affinity: Affinity | None) -> str:
     """Why none of the affinity terms between pods counts; empty if they do."""
     if affinity is None:
         return ""
-    terms, size = len(pod_terms(affinity)), term_entries(affinity)
-    if terms > MAX_TERMS:
-        return f"spec.affinity: has {terms:,} terms, and {MAX_TERMS:,} is the most"
+    terms = pod_terms(affinity)
+    size = term_entries(terms)
+    if len(terms) > MAX_TERMS:
+        return f"spec.affinity: has {len(terms):,} terms, and {MAX_TERMS:,} is the most"
     return f"spec.affinity: has {size:,} entries, and {MAX_ENTRIES:,} is the most" if size > MAX_ENTRIES else ""
 
 
-def term_entries(affinity: Affinity) -> int:
-    """How many labels, expressions, values and namespaces the affinity terms between pods have."""
+def term_entries(terms: Iterable[PodAffinityTerm]) -> int:
+    """How many labels, expressions, values and namespaces affinity terms between pods have."""
     return sum(
         selectors.entries(each.label_selector) + selectors.entries(each.namespace_selector) + len(each.namespaces)
-        for each in pod_terms(affinity)
+        for each in terms
     )
 
 
