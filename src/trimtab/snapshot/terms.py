@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trimtab.api.meta import Labels
-from trimtab.api.selectors import Operator, Selector
+from trimtab.api.selectors import Selector, needed_labels
 from trimtab.snapshot.columns import IntColumn, grown
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.shapes import HeldTerm
@@ -105,9 +105,4 @@ def _pairs(selector: Selector) -> tuple[Pair, ...]:
     """The labels of which every match has exactly one: the shortest such list of the selector."""
     if selector.nothing:
         return ()
-    choices = [
-        tuple((requirement.key, value) for value in requirement.values)
-        for requirement in selector.requirements
-        if requirement.operator in (Operator.EQUALS, Operator.IN)
-    ]
-    return min(choices, key=len, default=(_ANY,))
+    return min(needed_labels(selector), key=len, default=(_ANY,))

@@ -26,6 +26,7 @@ from trimtab.api.selectors.labels import (
     compile,  # noqa: A004 - see there
     entries,
     from_labels,
+    needed_labels,
 )
 from trimtab.api.selectors.requirements import (
     LABEL_OPERATORS,
@@ -54,6 +55,7 @@ __all__ = [
     "int64",
     "is_key",
     "is_value",
+    "needed_labels",
     "parse",
     "parse_fields",
     "read",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,13 @@ def entries(selector: LabelSelector | None) -> int:
         return 0
     values = sum(len(each.values) for each in selector.match_expressions)
     return len(selector.match_labels) + len(selector.match_expressions) + values
+
+
+def needed_labels(selector: Selector) -> Iterator[tuple[tuple[str, str], ...]]:
+    """For each requirement that names values: labels of which everything that the selector matches has exactly one."""
+    for each in selector.requirements:
+        if each.operator in (Operator.EQUALS, Operator.IN):
+            yield tuple((each.key, value) for value in each.values)
 
 
 def from_labels(labels: Mapping[str, str]) -> Selector:

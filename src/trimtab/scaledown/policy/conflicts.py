@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from trimtab.api.selectors import Operator, Selector
+from trimtab.api.selectors import Operator, Selector, needed_labels
 from trimtab.scaledown.policy.workloads import WorkloadRef
 
 MOST = 20
@@ -115,8 +115,7 @@ def _marks(ref: WorkloadRef) -> Iterator[Mark]:
 def _needed(selector: Selector) -> Iterator[Sequence[Mark]]:
     """For each requirement: marks of which everything that the selector matches has exactly one."""
     yield (None,)
+    yield from needed_labels(selector)
     for each in selector.requirements:
-        if each.operator in (Operator.EQUALS, Operator.IN):
-            yield [(each.key, value) for value in each.values]
-        elif each.operator is Operator.EXISTS:
+        if each.operator is Operator.EXISTS:
             yield ((each.key, None),)
