@@ -52,8 +52,8 @@ async def test_an_unreadable_object_is_counted_shown_and_gets_an_event() -> None
     await cancel(task)
 
 
-async def test_a_pod_whose_rules_do_not_count_is_counted_and_gets_an_event() -> None:
-    """Other pods are placed as if it did not have them, which its owner must know."""
+async def test_an_object_whose_rules_are_ignored_is_counted_and_gets_an_event() -> None:
+    """Trimtab works as if they were not there, which its owner must know."""
     clock = VirtualClock()
     server = FakeServer(clock)
     registry = CollectorRegistry()
@@ -61,11 +61,9 @@ async def test_a_pod_whose_rules_do_not_count_is_counted_and_gets_an_event() -> 
     task = asyncio.create_task(reports.run())
     reports.report_ignored(pod("web").build(), "spec.affinity: has 2,000 entries, and 1,000 is the most")
     await clock.advance(0)
-    assert registry.get_sample_value("trimtab_ignored_pod_rules_total") == 1
+    assert registry.get_sample_value("trimtab_ignored_rules_total", {"kind": "Pod"}) == 1
     (event,) = server.objects("events")
     assert (event["type"], event["reason"]) == ("Warning", "IgnoredRules")
     assert event["involvedObject"]["name"] == "web"
-    assert event["message"].endswith(
-        "did not have these rules: spec.affinity: has 2,000 entries, and 1,000 is the most"
-    )
+    assert event["message"] == ("Trimtab ignores these rules: spec.affinity: has 2,000 entries, and 1,000 is the most")
     await cancel(task)

@@ -253,8 +253,9 @@ class Reason(enum.StrEnum):
     """Event on any object: The object does not fit its type, is nested too deep or has too many values. It is skipped,
     and a version that was read before is used. Fix: correct the field that the message names."""
     IGNORED_RULES = "IgnoredRules"
-    """Event on a Pod: Some of its affinity terms, or its host ports, are invalid or too many. Trimtab treats other pods
-    as if it did not have them. Fix: correct the field that the message names."""
+    """Event on a Pod, Service, workload or UnitedTopology: Some of its rules are invalid or too many, such as affinity
+    terms, host ports or spread constraints. Trimtab works as if they were not there. Fix: correct the field that the
+    message names."""
     # ScaleDownPolicy, condition Ready.
     RANKING = "Ranking"
     """Condition Ready of ScaleDownPolicy: The policy works: its costs are kept current."""

@@ -66,7 +66,11 @@ def _factory(dependencies: Dependencies) -> Callable[[Client, Caches[Snapshot]],
         )
         recorder = Recorder(client, component="trimtab-scaledown")
         topologies = UnitedTopologies(
-            client, _topology_settings(dependencies), metrics=dependencies.topology_metrics, caches=caches
+            client,
+            _topology_settings(dependencies),
+            metrics=dependencies.topology_metrics,
+            caches=caches,
+            on_ignored=dependencies.on_ignored,
         )
         scale_downs = ScaleDownPolicies(
             client,
@@ -79,6 +83,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client, Caches[Snapshot]],
             metrics=dependencies.scale_down_metrics,
             registry=dependencies.strategies,
             recorder=recorder,
+            on_ignored=dependencies.on_ignored,
         )
         clonesets = CloneSets(
             client,

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 from trimtab.admission.tracing import Tracing
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
-from trimtab.api.pods import Pod
 from trimtab.app.switch import Switch
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.leases import Elector, LeaseCalls, LeaseTimings
+from trimtab.kube.stores import Object
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scaledown.policy.defaults import Defaults, read_defaults
@@ -48,8 +48,8 @@ class Dependencies:
     """Records a span for each review, if it is configured."""
     lag: Callable[[], float] = lambda: 0.0
     """How many seconds the event loop is late."""
-    on_ignored: Callable[[Pod, str], None] | None = None
-    """Called for pods of which some rules do not count for others, by each snapshot."""
+    on_ignored: Callable[[Object, str], None] | None = None
+    """Called for objects of which some rules are ignored, with the reason."""
 
     @cached_property
     def caches(self) -> Caches[Snapshot]:

@@ -24,9 +24,10 @@ class Metrics:
             registry=registry,
         )
         self._ignored_rules = Counter(
-            "trimtab_ignored_pod_rules_total",
-            "Pods, one of each template, of which some affinity terms or host ports do not count for other pods: they "
-            "are invalid, or too many.",
+            "trimtab_ignored_rules_total",
+            "Objects (of pods, one of each template) of which some rules are ignored, because they are invalid or too "
+            "many, by kind.",
+            ("kind",),
             registry=registry,
         )
         self._list_fallbacks = Counter(
@@ -77,9 +78,9 @@ class Metrics:
         """Count a version of an object that could not be read."""
         self._unreadable.labels(kind).inc()
 
-    def count_ignored_rules(self) -> None:
-        """Count a pod of which some rules do not count."""
-        self._ignored_rules.inc()
+    def count_ignored_rules(self, kind: str) -> None:
+        """Count an object of which some rules are ignored."""
+        self._ignored_rules.labels(kind).inc()
 
     def count_list_fallback(self, kind: str, reason: str) -> None:
         """Count a list that was read in pages."""

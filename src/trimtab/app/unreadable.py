@@ -7,10 +7,11 @@ from __future__ import annotations
 import logging
 
 from trimtab.api.annotations import Reason
-from trimtab.api.pods import Pod
 from trimtab.app.metrics import Metrics
 from trimtab.kube.client import Client
 from trimtab.kube.events import WARNING, Recorder
+from trimtab.kube.resources import Resource
+from trimtab.kube.stores import Object, key_of
 from trimtab.kube.unreadable import UnreadableObject
 
 log = logging.getLogger(__name__)
@@ -34,12 +35,12 @@ class UnreadableReports:
         """Write the events until cancelled."""
         await self._recorder.run()
 
-    def report_ignored(self, pod: Pod, reason: str) -> None:
-        """Report a pod of which some rules do not count for others: they are invalid, or too many."""
-        log.warning("some rules of pod %s do not count for other pods: %s", pod.key, reason)
-        self._metrics.count_ignored_rules()
-        message = f"Trimtab treats other pods as if this one did not have these rules: {reason}"
-        self._recorder.record(pod, WARNING, Reason.IGNORED_RULES, message)
+    def report_ignored(self, found: Object, reason: str) -> None:
+        """Report an object of which some rules are ignored: they are invalid, or too many."""
+        kind = Resource.of(type(found)).kind
+        log.warning("some rules of %s %s are ignored: %s", kind, key_of(found), reason)
+        self._metrics.count_ignored_rules(kind)
+        self._recorder.record(found, WARNING, Reason.IGNORED_RULES, f"Trimtab ignores these rules: {reason}")
 
     def _report(self, found: UnreadableObject) -> None:
         self._metrics.count_unreadable(found.about.kind)

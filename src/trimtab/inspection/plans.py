@@ -274,6 +274,8 @@ def _obstacles(cluster: Cluster, workload: Workload, made: PlanInput) -> Iterato
     for each in made.plans:
         yield from map(str, each.plan.obstacles)
         yield from hedge_warnings(each)
+        if each.ignored:
+            yield each.ignored
         if each.delivery is None:
             yield f"{each.size.name}: deletion costs of other writers prevent the plan"
     yield from _unsettled(cluster, made.sizes)

@@ -44,6 +44,11 @@ class _Template(Model):
     spec: _TemplateSpec = _TemplateSpec()
 
 
+def stated_constraints(template: Document | None, pods: Iterable[Pod]) -> tuple[TopologySpreadConstraint, ...]:
+    """The constraints that a template states; where it states none, those that admission added to its pods."""
+    return template_constraints(template) or admitted_constraints(pods)
+
+
 def constraints_for(
     template: Document | None,
     snapshot: Snapshot,
@@ -56,7 +61,7 @@ def constraints_for(
     The first one is never traded for a later one, so hard constraints come before soft ones, and of those, coarse ones
     (zones) before fine ones (nodes). A key that no node has is left out.
     """
-    stated = compiled(_considered(template_constraints(template) or admitted_constraints(pods)), labels)
+    stated = compiled(_considered(stated_constraints(template, pods)), labels)
     by_key = _strictest(stated or defaults)
     domains = {key: _domains(snapshot, key) for key in by_key}
     known = [each for key, each in by_key.items() if domains[key]]
@@ -67,6 +72,16 @@ def _considered(stated: Sequence[TopologySpreadConstraint]) -> Sequence[Topology
     if len(stated) <= MAX_CONSTRAINTS:
         return stated
     return sorted(stated, key=lambda each: each.when_unsatisfiable != _HARD)[:MAX_CONSTRAINTS]
+
+
+def excess(stated: Sequence[TopologySpreadConstraint]) -> str:
+    """Which of these constraints of a workload do not count; empty if all do."""
+    if len(stated) <= MAX_CONSTRAINTS:
+        return ""
+    return (
+        f"topologySpreadConstraints: has {len(stated):,}, of which {MAX_CONSTRAINTS} are kept to on a scale-down, "
+        "hard ones first"
+    )
 
 
 def compiled(

@@ -26,7 +26,7 @@ from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint, RankSettings
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, plan_costs
-from trimtab.scaledown.constraints import constraints_for
+from trimtab.scaledown.constraints import constraints_for, excess, stated_constraints
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.pod_costs import plan_cost
 from trimtab.scaledown.proportional import ControllerSize
@@ -76,6 +76,8 @@ class ControllerPlan:
     relied_on: tuple[Pod, ...] = ()
     """Pods whose costs of earlier plans it relies on, those included that earlier plans are still deleting."""
     constraints: tuple[Constraint, ...] = ()
+    ignored: str = ""
+    """Which constraints of the workload are ignored, because there are too many."""
     is_relying: bool = False
     """Whether the result depends on the controller's other criteria, and so on when it acts."""
     replaces_foreign: bool = False
@@ -109,6 +111,7 @@ def plan_controller(
     active = {pod.key: pod for pod in pods if pod.active}
     labels = next((pod.metadata.labels for pod in active.values()), {})
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels, active.values())
+    ignored = excess(stated_constraints(workload.spec.template, active.values()))
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
         ranked = replace(_ranked(size, snapshot, constraints, costs, model, foreign_costs), tiers=tiers or {})
@@ -127,7 +130,12 @@ def plan_controller(
         )
         if delivery is None:
             return ControllerPlan(
-                size, plan, constraints=constraints, assumed=tuple(pod.key for pod in assumed), ranked=ranked
+                size,
+                plan,
+                constraints=constraints,
+                ignored=ignored,
+                assumed=tuple(pod.key for pod in assumed),
+                ranked=ranked,
             )
         uids = {key: pod.metadata.uid for key, pod in active.items()}
         victims = {uids[victim.key]: _decision(victim) for victim in plan.victims}
@@ -141,6 +149,7 @@ def plan_controller(
             frozenset(uids.values()) - victims.keys() - earlier.keys(),
             relied_on=_relied_on(delivery, pods, assumed),
             constraints=constraints,
+            ignored=ignored,
             is_relying=not delivery.is_exact,
             replaces_foreign=foreign_costs == "TieBreak",
             assumed=tuple(pod.key for pod in assumed),
@@ -227,7 +236,8 @@ def warnings(plans: Sequence[ControllerPlan], *, is_complete: bool = True) -> tu
     texts = (
         (each, text)
         for each in plans
-        for text in (_outlook(each, is_complete), *_obstacles(each), *hedge_warnings(each))
+        for text in (_outlook(each, is_complete), *_obstacles(each), *hedge_warnings(each), each.ignored)
+        if text
     )
     return tuple(f"{each.size.name}: {text}" if several else text for each, text in texts)
 

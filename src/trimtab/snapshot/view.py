@@ -25,7 +25,7 @@ from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.pooling import PodPool
-from trimtab.api.selectors import Selector
+from trimtab.api.selectors import MAX_ENTRIES, Selector
 from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.counts import TallyBook, TallyKey
 from trimtab.snapshot.nodes import NodeTable
@@ -83,9 +83,9 @@ class Snapshot:
         """How often requests were dropped when usages were dropped last: both may hold large templates."""
         self._counted: list[_Usage | None] = []
         """The usage with which the pod of each row is counted, beside its columns; None if it is not."""
-        self.on_ignored: Callable[[Pod, str], None] | None = None
-        """Called for the first pod of each template whose affinity terms or host ports do not count, with the reason
-        (see `Shape.problem`)."""
+        self.on_ignored: Callable[[Pod | Service, str], None] | None = None
+        """Called with the reason for Services whose selector is ignored, and for the first pod of each template whose
+        affinity terms or host ports are (see `Shape.problem`)."""
 
     def copy(self) -> Snapshot:
         """The same cluster, for a decision that takes long and is made in another thread while events go on.
@@ -116,8 +116,7 @@ class Snapshot:
             case Namespace():
                 self.namespaces[watched.metadata.name] = watched
             case _:
-                of_kind = self._groups.setdefault(type(watched), {})
-                of_kind.setdefault(watched.metadata.namespace, {})[watched.metadata.name] = watched
+                self._put_group(watched)
 
     def put_all(self, watched: Sequence[Watched]) -> None:
         """Add several objects of a list: as `put` for each, with one write to each column of pods.
@@ -204,6 +203,16 @@ class Snapshot:
         row = self.pods.rows.index.get(key)
         known = (None, False) if row is None else (self.pods.objects[row], self.pods.is_assumed(row))
         before.setdefault(key, known)
+
+    def _put_group(self, group: Group) -> None:
+        metadata = group.metadata
+        named = self._groups.setdefault(type(group), {}).setdefault(metadata.namespace, {})
+        former, named[metadata.name] = named.get(metadata.name), group
+        if isinstance(group, Service) and (size := len(group.spec.selector)) > MAX_ENTRIES:
+            is_known = isinstance(former, Service) and former.spec.selector == group.spec.selector
+            if self.on_ignored is not None and not is_known:
+                reason = f"spec.selector: has {size:,} labels, and {MAX_ENTRIES:,} is the most"
+                self.on_ignored(group, reason)
 
     def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
         pods = self.pods
@@ -311,7 +320,7 @@ class Snapshot:
                 self._cleared = self._requests.times_cleared
             known = self._usages[identity] = made
             if known.shape.problem and self.on_ignored is not None:
-                self.on_ignored(pod, known.shape.problem)
+                self.on_ignored(pod, f"{known.shape.problem}; other pods are treated as if it did not have them")
         return known
 
     def _update_counts(self, row: int, usage: _Usage | None, before: Position | None, after: Position) -> None:

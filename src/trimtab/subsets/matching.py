@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -40,12 +41,22 @@ it: those with directives, and those that change lists other than containers and
 _SCALARS = (str, int, float, bool)
 
 
-def match(pod: Pod, node: Node | None, subsets: Sequence[Subset]) -> int | None:
-    """The index of the subset. `node` is the pod's, where it has one and it is known."""
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The index of the subset that a pod was matched with."""
+
+    index: int | None = None
+    ignores_patches: bool = False
+    """Whether there were patches to merge beyond `MAX_MERGED`, so that the pod may have one of those."""
+
+
+def match(pod: Pod, node: Node | None, subsets: Sequence[Subset]) -> Match:
+    """Match a pod with a subset. `node` is the pod's, where it has one and it is known."""
     matcher = _Matcher(pod, node)
     fitting = [index for index, subset in enumerate(subsets) if matcher.allows(subset.node_selector_term)]
     fitting.sort(key=lambda index: not restricts(subsets[index].node_selector_term))
-    return next((index for index in fitting if matcher.has_changes(subsets[index])), fitting[0] if fitting else None)
+    found = next((index for index in fitting if matcher.has_changes(subsets[index])), fitting[0] if fitting else None)
+    return Match(found, matcher.ignores_patches)
 
 
 def prepare(subsets: Sequence[Subset]) -> None:
@@ -62,6 +73,11 @@ class _Matcher:
         self._pod = pod
         self._node = node
         self._merged = 0
+
+    @property
+    def ignores_patches(self) -> bool:
+        """Whether there were more patches to merge than are merged."""
+        return self._merged > MAX_MERGED
 
     def allows(self, term: NodeSelectorTerm | None) -> bool:
         """Whether the pod may be where a subset's term says."""
@@ -88,7 +104,7 @@ class _Matcher:
         if _certainly_changes(self._pod, subset.patch.tree()):
             return False
         self._merged += 1
-        if self._merged > MAX_MERGED:
+        if self.ignores_patches:
             return False
         try:
             return codec.convert(patched(self._tree, subset, allowed_fields=privileges.FIELDS), Pod) == self._pod

@@ -11,7 +11,7 @@ from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.subsets.matching import match, prepare
+from trimtab.subsets.matching import Match, match, prepare
 
 REVISION_HASH = "controller-revision-hash"
 """The label with the revision of a CloneSet's pod."""
@@ -39,6 +39,8 @@ class Member:
     """The pod's resource version."""
     is_matched: bool = False
     """Whether the subset was found by `matching`, so that the pod must be annotated once it is counted."""
+    ignores_patches: bool = False
+    """Whether it was found without comparing the pod with all patches."""
 
 
 def revision_of(metadata: ObjectMeta) -> str:
@@ -54,7 +56,8 @@ def member_of(pod: Pod, topology: UnitedTopology, node: Node | None) -> Member:
     known = keys.subset_annotations(pod.metadata.annotations)
     own = known if known is not None and known.topology == topology.metadata.name else None
     annotated = own.subset if own is not None and _exists(own.subset, topology) else ""
-    subset = annotated or _matched(pod, topology, node)
+    matched = Match() if annotated else match(pod, node, topology.spec.subsets)
+    subset = annotated if matched.index is None else topology.spec.subsets[matched.index].name
     metadata = pod.metadata
     return Member(
         name=metadata.name,
@@ -66,7 +69,8 @@ def member_of(pod: Pod, topology: UnitedTopology, node: Node | None) -> Member:
         ready=pod.ready,
         created=metadata.creation_timestamp,
         version=metadata.resource_version,
-        is_matched=bool(subset) and not annotated,
+        is_matched=matched.index is not None,
+        ignores_patches=matched.ignores_patches,
     )
 
 
@@ -86,8 +90,3 @@ def slices(pods: Sequence[Pod], topology: UnitedTopology) -> Iterator[Sequence[P
 
 def _exists(subset: str, topology: UnitedTopology) -> bool:
     return any(each.name == subset for each in topology.spec.subsets)
-
-
-def _matched(pod: Pod, topology: UnitedTopology, node: Node | None) -> str:
-    index = match(pod, node, topology.spec.subsets)
-    return "" if index is None else topology.spec.subsets[index].name

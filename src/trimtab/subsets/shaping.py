@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from trimtab.api import codec
@@ -78,6 +78,7 @@ def patched(pod: JSON, subset: Subset, *, allowed_fields: Collection[str] = ()) 
     patch = subset.patch.tree() if subset.patch is not None else {}
     try:
         merged: JSON = strategic_merge(pod, patch, schema_for("v1", "Pod"))
+        _check_types(merged)
         patched_pods.resolve_priority(pod, merged, patch)
         _check(pod, merged)
         for problem in privileges.problems(pod, merged, allowed_fields):
@@ -85,6 +86,27 @@ def patched(pod: JSON, subset: Subset, *, allowed_fields: Collection[str] = ()) 
     except InvalidError as error:
         raise error.under("patch") from None
     return merged
+
+
+_OBJECT, _LIST = (dict, "an object"), (list, "a list")
+_TYPES: Mapping[tuple[str, ...], tuple[type, str]] = {
+    ("metadata",): _OBJECT,
+    ("metadata", "labels"): _OBJECT,
+    ("spec",): _OBJECT,
+    ("spec", "containers"): _LIST,
+    ("spec", "initContainers"): _LIST,
+}
+"""The types of the fields that are checked; those that contain others come first."""
+
+
+def _check_types(merged: JSON) -> None:
+    """Raise InvalidError for a pod in which a patch has replaced an object or a list with something else."""
+    for path, (kind, name) in _TYPES.items():
+        value: Any = merged
+        for key in path:
+            value = (value or {}).get(key)
+        if value is not None and not isinstance(value, kind):
+            raise InvalidError(".".join(path), f"is not {name}")
 
 
 def _check(pod: JSON, merged: JSON) -> None:

@@ -64,6 +64,8 @@ class PolicyCluster(InMemoryLab):
         self.product = self.connect()
         self.events: list[tuple[str, str, str]] = []
         """The workload, the reason and the message of events."""
+        self.ignored: list[tuple[str, str]] = []
+        """The workloads of which rules are ignored, and the reasons."""
         self._tasks: list[asyncio.Future[None]] = []
 
     async def start(self) -> None:
@@ -89,6 +91,7 @@ class PolicyCluster(InMemoryLab):
             bands=self.bands,
             metrics=self.metrics,
             recorder=self,
+            on_ignored=lambda found, reason: self.ignored.append((found.metadata.name, reason)),
         )
         parts = (self.view.run(), self.sources.run(), self.controller.run())
         self._tasks = [asyncio.ensure_future(part) for part in parts]

@@ -9,11 +9,13 @@ import pytest
 
 from trimtab.api import codec
 from trimtab.api.annotations import DEFAULT_CONSTRAINTS, DELETION_COST, SCALE_PLAN, STATED_COST, PlanAnnotation
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.documents import Document
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
+from trimtab.ranking.certainty import Window
 from trimtab.ranking.costs import Side
 from trimtab.ranking.delivery import Delivery
 from trimtab.ranking.hedges import Unhedged
@@ -25,8 +27,10 @@ from trimtab.scaledown.constraints import constraints_for
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.replicaset_plans import (
+    ControllerModel,
     ControllerPlan,
     earlier_victims,
+    plan_controller,
     reason_without_costs,
     summary,
     warnings,
@@ -216,6 +220,33 @@ def test_warnings_say_that_starting_pods_were_not_hedged(reason: Unhedged) -> No
     kept, warning = warnings([unhedged])
     assert (kept,) == warnings([made])
     assert warning.startswith("some pods are starting; ")
+
+
+def test_warnings_name_constraints_that_are_ignored() -> None:
+    """A scale-down keeps to 16: those of the template, or those that admission added to the pods."""
+    many = [{"topologyKey": ZONE, "maxSkew": number + 1, "whenUnsatisfiable": "ScheduleAnyway"} for number in range(17)]
+    pods = [
+        pod(name).on(name).owned_by("web-1").phase("Running").ready(HOUR).created(HOUR) for name in ("a", "b", "x", "y")
+    ]
+    snapshot = cluster("z1: a b", "z2: x y").with_pods(*pods).snapshot()
+    controller = pods[0].build().metadata.controller
+    assert controller is not None
+    size = ControllerSize(controller.uid, "web-1", 4, 2)
+
+    def ignored(stated: list[dict[str, Any]]) -> tuple[str, str]:
+        spec = {"replicas": 4, "template": {"spec": {"topologySpreadConstraints": stated}}}
+        owner = codec.convert({"metadata": {"name": "web-1", "uid": controller.uid}, "spec": spec}, ReplicaSet)
+        made = plan_controller(
+            *(owner, size, [each.build() for each in pods], snapshot, Policy.of(())),
+            defaults=(),
+            model=ControllerModel(NOW, Window(NOW, NOW)),
+        )
+        assert made is not None
+        return made.ignored, warnings([made])[-1]
+
+    text = "topologySpreadConstraints: has 17, of which 16 are kept to on a scale-down, hard ones first"
+    assert ignored(many) == (text, text)
+    assert ignored(many[:16])[0] == ""
 
 
 def test_only_obstacles_of_the_constraint_that_decided_are_warned_of() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trimtab.api import selectors
+from trimtab.api import codec, selectors
+from trimtab.api.core import Service
 from trimtab.api.nodes import ZONE
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.shapes import HeldTerm, Term
@@ -147,6 +148,18 @@ def test_rules_that_are_too_many_do_not_count(spec: dict[str, Any], problem: str
     view.on_ignored = lambda pod, reason: found.append((pod.metadata.name, reason))
     for name in ("p", "q"):
         view.put(pod(name).on("a").spec(**spec).build())
-    assert found == [("p", problem)]
+    assert found == [("p", f"{problem}; other pods are treated as if it did not have them")]
     assert (len(view.terms), len(view.ports)) == (0, 0)
     assert view.nodes.pods.tolist() == [2]
+
+
+def test_the_selector_of_a_service_that_is_too_large_is_reported() -> None:
+    """Once for each selector, however often the Service changes."""
+    found: list[str] = []
+    view = cluster("z1: a").snapshot()
+    view.on_ignored = lambda service, reason: found.append(f"{service.metadata.name}: {reason}")
+    for version, size in enumerate((2000, 2001, 2001, 2002)):
+        selector = {f"l{number}": "" for number in range(size)}
+        tree = {"metadata": {"name": "web", "namespace": "a", "resourceVersion": str(version)}}
+        view.put(codec.convert({**tree, "spec": {"selector": selector}}, Service))
+    assert found == [f"web: spec.selector: has {size} labels, and 2,000 is the most" for size in ("2,001", "2,002")]

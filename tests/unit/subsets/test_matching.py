@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,11 +10,17 @@ import pytest
 from tests.unit.subsets.topologies import subset, topology
 from trimtab.api import codec
 from trimtab.api.annotations import RESERVATION, SUBSET, TOPOLOGY
+from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import Subset
 from trimtab.subsets.matching import match
 from trimtab.subsets.members import Member, member_of, revision_of
 from trimtab.testing.builders import PodBuilder, node, pod, uid_for
+
+
+def index_of(subject: Pod, its_node: Node | None, subsets: Sequence[Subset]) -> int | None:
+    """The index of the subset that a pod is matched with."""
+    return match(subject, its_node, subsets).index
 
 
 def zone(name: str, **more: Any) -> Subset:
@@ -73,7 +80,7 @@ NODE_A = node("n", zone="a").build()
 )
 def test_a_pod_is_matched(subject: PodBuilder, on_node: bool, subsets: list[Subset], want: int | None) -> None:
     """The index of its subset."""
-    assert match(subject.build(), NODE_A if on_node else None, subsets) == want
+    assert index_of(subject.build(), NODE_A if on_node else None, subsets) == want
 
 
 def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
@@ -85,11 +92,11 @@ def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
         "nodeSelectorTerms": [{"matchExpressions": [expression, more]}, {"matchExpressions": [more]}]
     }
     tree["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    assert match(codec.convert(tree, Pod), None, [zone("a")]) is None
+    assert index_of(codec.convert(tree, Pod), None, [zone("a")]) is None
     del required["nodeSelectorTerms"][1]
-    assert match(codec.convert(tree, Pod), None, [zone("a")]) == 0
+    assert index_of(codec.convert(tree, Pod), None, [zone("a")]) == 0
     required["nodeSelectorTerms"][0]["matchExpressions"].remove(more)
-    assert match(codec.convert(tree, Pod), None, [zone("a")]) == 0, "it requires just what the subset does"
+    assert index_of(codec.convert(tree, Pod), None, [zone("a")]) == 0, "it requires just what the subset does"
 
 
 ANNOTATED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}

@@ -213,6 +213,11 @@ def test_the_same_priority_class_stays_resolved() -> None:
             "resources.requests.cpu",
             id="a limit below the template's request",
         ),
+        pytest.param({"metadata": 1}, "patch.metadata: is not an object", id="no metadata"),
+        pytest.param({"metadata": {"labels": 1}}, "patch.metadata.labels: is not an object", id="no labels"),
+        pytest.param({"spec": "a"}, "patch.spec: is not an object", id="no spec"),
+        pytest.param({"spec": {"containers": {"name": "a"}}}, "patch.spec.containers: is not a list", id="no list"),
+        pytest.param({"spec": {"initContainers": True}}, "patch.spec.initContainers: is not a list", id="true"),
     ],
 )
 def test_a_pod_that_would_be_refused_takes_no_capacity(patch: JSON, field: str) -> None:

@@ -48,11 +48,12 @@ def conflicts_by_uid(workloads: Iterable[WorkloadRef]) -> dict[str, tuple[Worklo
     Of a workload with more than `MOST`, so many are found: which ones depends on nothing but the workloads. One with
     more than `MAX_LABELS` is left out: hundreds of these would be compared for long.
     """
-    search = _Search(sorted((each for each in workloads if not _is_large(each)), key=str))
+    search = _Search(sorted((each for each in workloads if not is_large(each)), key=str))
     return {uid: tuple(sorted(others.values(), key=str)) for uid, others in search.found.items() if others}
 
 
-def _is_large(ref: WorkloadRef) -> bool:
+def is_large(ref: WorkloadRef) -> bool:
+    """Whether a workload has more labels than are compared."""
     values = sum(len(each.values) for each in ref.selector.requirements)
     return max(len(ref.pod_labels), len(ref.selector.requirements), values) > MAX_LABELS
 

@@ -45,6 +45,7 @@ from trimtab.scaledown.policy.continuous_plans import ContinuousPlans
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.findings import BUILT_IN, PolicyInspector, Readers
 from trimtab.scaledown.policy.groups import GroupKey, Groups
+from trimtab.scaledown.policy.ignored_rules import IgnoredRuleReports, OnIgnored
 from trimtab.scaledown.policy.namespace_labels import NamespaceLabelReports
 from trimtab.scaledown.policy.rivals import RivalReports
 from trimtab.scaledown.results.reporter import EventRecorder
@@ -71,6 +72,7 @@ class ScaleDownPolicies:
         metrics: Metrics | None = None,
         registry: Mapping[str, Factory] = STRATEGIES,
         recorder: EventRecorder | None = None,
+        on_ignored: OnIgnored | None = None,
     ) -> None:
         self.groups = Groups(view, defaults)
         self.plans = PlanReports(client)
@@ -104,6 +106,7 @@ class ScaleDownPolicies:
         )
         self._rivals = RivalReports(self.groups, recorder)
         self._labels = NamespaceLabelReports(view, recorder)
+        self._ignored = IgnoredRuleReports(view, on_ignored)
         self._metrics.watch_rivals(lambda: self._rivals.count)
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner(
@@ -192,6 +195,7 @@ class ScaleDownPolicies:
         view.policies.subscribe(added=self._policy, updated=self._policy_changed, deleted=self._policy)
         for kind in view.kinds:
             view.cache(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
+            view.cache(kind).subscribe(added=self._ignored.report, deleted=self._ignored.drop)
         view.group_costs.subscribe(added=self._costs, updated=self._costs_changed, deleted=self._costs)
 
     def _pod(self, pod: Pod) -> None:
@@ -246,6 +250,7 @@ class ScaleDownPolicies:
             self._continuous_plans.record(new, self._groups_of(new), before, after)
         if old.metadata.generation != new.metadata.generation or not _same_labels_and_annotations(old, new):
             self._workload(new)
+            self._ignored.report(new)
 
     def _costs(self, costs: PodGroupCost) -> None:
         namespace, owner = costs.metadata.namespace, costs.spec.owner

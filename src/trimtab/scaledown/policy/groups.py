@@ -259,9 +259,9 @@ class Groups:
     def _changed(self, old: Workload, new: Workload) -> None:
         """A new size, which is frequent, has no effect on conflicts."""
         before, after = old.spec, new.spec
-        if old.metadata.generation == new.metadata.generation:
-            return
-        if (before.selector, before.template) != (after.selector, after.template):
+        is_adopted = old.metadata.owner_references != new.metadata.owner_references
+        is_edited = old.metadata.generation != new.metadata.generation
+        if is_adopted or (is_edited and (before.selector, before.template) != (after.selector, after.template)):
             self._changed_selectors(new)
 
     def _gone(self, workload: Workload) -> None:

@@ -32,7 +32,7 @@ from trimtab.kube.stores import key_of
 from trimtab.ranking.costs import Band
 from trimtab.subsets.members import Member
 from trimtab.unitedtopology import costs, levels
-from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter, soonest
+from trimtab.unitedtopology.controller.counting import CountedTopology, OnIgnored, StatusCounter, soonest
 from trimtab.unitedtopology.controller.namespace_labels import NamespaceLabeller
 from trimtab.unitedtopology.controller.rescheduling import Rescheduler
 from trimtab.unitedtopology.controller.returning import Returner
@@ -81,6 +81,7 @@ class Controller:
         metrics: Metrics | None = None,
         rng: random.Random | None = None,
         caches: Caches[Any] | None = None,
+        on_ignored: OnIgnored | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics or Metrics()
@@ -96,7 +97,7 @@ class Controller:
         self.levels = levels.Levels(self.view, evaluate=self._evaluate, validation=validation)
         self._annotator = PodAnnotator(client, self.metrics)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
-        self._counter = StatusCounter(client, self.view, self.metrics, self._recorder)
+        self._counter = StatusCounter(client, self.view, self.metrics, self._recorder, on_ignored)
         self._rescheduler = Rescheduler(
             client, self._counter, self.metrics, self._recorder, autoscaler_seconds=settings.autoscaler_seconds
         )
@@ -162,7 +163,8 @@ class Controller:
         """Revert what is left of a UnitedTopology that is gone. Pods may be cached before the UnitedTopology that they
         are annotated with; so that is read uncached."""
         pods = self.view.annotated_pods(key)
-        self._counter.reservations.forget(key)
+        self._counter.forget(key)
+        self._triggers.forget(key)
         if not pods:
             return Result()
         namespace, name = split(key)

@@ -9,7 +9,7 @@ written with every event of a pod.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,9 +23,10 @@ from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict
 from trimtab.kube.events import NORMAL, WARNING, Recorder
-from trimtab.kube.resources import Resource
+from trimtab.kube.resources import Key, Resource
 from trimtab.kube.stores import key_of
 from trimtab.subsets import statuses
+from trimtab.subsets.matching import MAX_MERGED
 from trimtab.subsets.members import Member, slices
 from trimtab.subsets.recount import Observation, Recount, Stale, recount
 from trimtab.unitedtopology import readiness as conditions
@@ -34,6 +35,8 @@ from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.readiness import Readiness
 from trimtab.unitedtopology.targets import Target, replicas_of
 from trimtab.unitedtopology.view import View
+
+OnIgnored = Callable[[UnitedTopology, str], None]
 
 _ATTEMPTS = 6
 """How many conflicting updates a reconcile tries before it is requeued with back-off."""
@@ -53,12 +56,22 @@ class CountedTopology:
 class StatusCounter:
     """Recounts and writes the statuses of UnitedTopologies."""
 
-    def __init__(self, client: Client, view: View, metrics: Metrics, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        metrics: Metrics,
+        recorder: Recorder,
+        on_ignored: OnIgnored | None = None,
+    ) -> None:
         self._client = client
         self._clock = client.corrected_clock
         self._view = view
         self._metrics = metrics
         self._recorder = recorder
+        self._on_ignored = on_ignored
+        self._ignoring: dict[Key, int] = {}
+        """The generation of each UnitedTopology of which ignored patches were reported."""
         self.reservations = ReservationAges(client.clock)
 
     async def count(self, topology: UnitedTopology, readiness: Readiness) -> CountedTopology | None:
@@ -82,8 +95,14 @@ class StatusCounter:
                 )
                 continue
             self._report_entries(current, result)
+            self._report_ignored(current, members)
             return CountedTopology(written, members, pods, target, result.recheck)
         raise Conflict(f"{key_of(topology)}: gave up after {_ATTEMPTS} conflicting updates")
+
+    def forget(self, key: Key) -> None:
+        """Forget a UnitedTopology that is gone."""
+        self.reservations.forget(key)
+        self._ignoring.pop(key, None)
 
     async def clear(self, topology: UnitedTopology, known: UnitedTopologyStatus, readiness: Readiness) -> None:
         """Write why a UnitedTopology is not in effect, without the entries of its status."""
@@ -157,6 +176,19 @@ class StatusCounter:
         for entry in result.reverted:
             message = f"{entry.key} in {entry.subset} was to be deleted at {entry.since:%H:%M:%S} and still exists"
             self._recorder.record(topology, NORMAL, Reason.DELETION_REVERTED, message)
+
+    def _report_ignored(self, topology: UnitedTopology, members: Sequence[Member]) -> None:
+        """Report pods that may have patches that were not compared with them, once for each generation."""
+        key, generation = key_of(topology), topology.metadata.generation
+        ignoring = [member.name for member in members if member.ignores_patches]
+        if self._on_ignored is None or not ignoring or self._ignoring.get(key) == generation:
+            return
+        self._ignoring[key] = generation
+        reason = (
+            f"spec.subsets[*].patch: to find the subsets of {len(ignoring)} pods without a reservation (such as "
+            f"{ignoring[0]}) more than {MAX_MERGED} patches would have to be merged with each; only these were compared"
+        )
+        self._on_ignored(topology, reason)
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())

@@ -28,7 +28,8 @@ class Triggers:
     def __init__(self, view: View, queue: WorkQueue[Key]) -> None:
         self._view = view
         self._queue = queue
-        self._waiting_for_node: dict[str, set[Key]] = {}
+        self._awaited: dict[Key, frozenset[str]] = {}
+        """The nodes that UnitedTopologies wait for, by name."""
         view.topologies.subscribe(
             added=self._topology, updated=lambda _, new: self._topology(new), deleted=self._topology
         )
@@ -43,10 +44,16 @@ class Triggers:
     def wait_for_nodes(self, key: Key, members: Sequence[Member], pods: Sequence[Pod]) -> None:
         """Enqueue a UnitedTopology when the nodes of unmatched pods are seen: without the labels of its node, a pod
         cannot be matched."""
-        for pod, member in zip(pods, members, strict=True):
-            name = pod.spec.node_name
-            if name and not member.subset and Key(name) not in self._view.nodes.store:
-                self._waiting_for_node.setdefault(name, set()).add(key)
+        unmatched = (pod.spec.node_name for pod, member in zip(pods, members, strict=True) if not member.subset)
+        awaited = frozenset(name for name in unmatched if name and Key(name) not in self._view.nodes.store)
+        if awaited:
+            self._awaited[key] = awaited
+        else:
+            self.forget(key)
+
+    def forget(self, key: Key) -> None:
+        """Wait for no nodes: the UnitedTopology is gone, or needs none."""
+        self._awaited.pop(key, None)
 
     def _topology(self, topology: UnitedTopology) -> None:
         """Enqueue all UnitedTopologies of the same target: another one may apply now."""
@@ -74,5 +81,7 @@ class Triggers:
             self._pod(old)
 
     def _node(self, node: Node) -> None:
-        for key in self._waiting_for_node.pop(node.metadata.name, ()):
-            self._queue.add(key)
+        for key, names in self._awaited.items():
+            if node.metadata.name in names:
+                self._awaited[key] = names - {node.metadata.name}
+                self._queue.add(key)

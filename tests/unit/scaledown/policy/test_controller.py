@@ -187,6 +187,10 @@ async def test_a_workload_that_an_operator_owns_is_treated_like_any_other(cluste
     await cluster.create(Deployment, deployment("other", 1, labels={"app": "web"}))
     await cluster.look()
     assert (await ready(cluster))[:2] == ("False", "OverlappingSelectors")
+    await cluster.user.patch(Deployment, "other", {"metadata": {"ownerReferences": [owner]}}, namespace="default")
+    await cluster.user.patch(POLICIES, "web", {"spec": {"whenUnranked": {"timeoutSeconds": 5}}}, namespace="default")
+    await cluster.look()
+    assert (await ready(cluster))[0] == "True", "two workloads of one owner do not conflict"
 
 
 async def test_a_policy_may_apply_to_some_workloads_and_be_overridden_for_others(cluster: PolicyCluster) -> None:
@@ -525,3 +529,40 @@ async def test_workloads_are_compared_with_others_when_they_change_and_not_while
     await cluster.user.patch(Deployment, "web", {"metadata": {"labels": {"tier": "front"}}}, namespace="default")
     await cluster.look()
     assert "web" in compared
+
+
+async def test_rules_of_a_workload_that_are_too_many_are_reported_once(cluster: PolicyCluster) -> None:
+    """Of the workload that users scale, until they change; again for other rules, and for a new workload."""
+    spread = [
+        {"topologyKey": f"example.com/k{number}", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+        for number in range(18)
+    ]
+    constraints = (
+        "spec.template.spec.topologySpreadConstraints: has {}, of which 16 are kept to on a scale-down, hard ones first"
+    )
+    labels = (
+        "spec.selector, spec.template.metadata.labels: have more than 100 labels, expressions or values, so it is not "
+        "known whether other workloads select the same pods"
+    )
+
+    async def state(count: int) -> None:
+        patch = {"spec": {"template": {"spec": {"topologySpreadConstraints": spread[:count]}}}}
+        await cluster.user.patch(Deployment, "web", patch, namespace="default")
+        await cluster.look()
+
+    await cluster.deploy(2)
+    await state(16)
+    assert cluster.ignored == []
+    await state(17)
+    await cluster.scale(3)
+    await cluster.look()
+    assert cluster.ignored == [("web", constraints.format(17))]
+    await state(18)
+    await state(2)
+    await state(18)
+    assert cluster.ignored[1:] == [("web", constraints.format(18))] * 2
+    cluster.ignored.clear()
+    many = {f"l{number}": "" for number in range(101)}
+    await cluster.user.create(Resource.of(Deployment).raw, deployment("wide", 1, labels=many), namespace="default")
+    await cluster.look()
+    assert cluster.ignored == [("wide", labels)]

@@ -20,9 +20,11 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.events import Recorder
+from trimtab.kube.stores import key_of
 from trimtab.kube.transport import Request, Response
-from trimtab.subsets import members
+from trimtab.subsets import matching, members
 from trimtab.testing.clocks import VirtualClock
+from trimtab.unitedtopology.controller import counting
 from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.readiness import Readiness
@@ -43,7 +45,10 @@ class Stage:
         self.view = View(client)
         self.metrics = Metrics()
         self.recorder = Recorder(client, component="test")
-        self.counter = StatusCounter(client, self.view, self.metrics, self.recorder)
+        self.ignored: list[str] = []
+        self.counter = StatusCounter(
+            *(client, self.view, self.metrics, self.recorder), on_ignored=lambda _, reason: self.ignored.append(reason)
+        )
         spec = {"replicas": 4, "selector": {}, "template": {}}
         tree = {"metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
         parent = self.server.put(*DEPLOYMENTS, tree)["metadata"]["uid"]
@@ -257,3 +262,39 @@ async def test_other_tasks_run_while_pods_become_members(stage: Stage, monkeypat
     found = counting.result()
     assert found is not None
     assert [each.name for each in found.members] == ["p1", "p2", "p3", "p4", "p5", "p6"]
+
+
+async def test_patches_that_were_not_compared_are_reported_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each generation, and again for a UnitedTopology of the same name that is created later."""
+    monkeypatch.setattr(matching, "MAX_MERGED", 0)
+    monkeypatch.setattr(counting, "MAX_MERGED", 0)
+
+    def put(generation: int) -> None:
+        tree = topology(5, -1)
+        tree["metadata"]["generation"] = generation
+        tree["spec"]["subsets"][1]["patch"] = {"spec": {"containers": [{"name": "x", "$patch": "delete"}]}}
+        tree["spec"]["subsets"][0]["patch"] = {"metadata": {"labels": {"tier": "gold"}}}
+        stage.server.put(*TOPOLOGIES, tree)
+
+    put(1)
+    stage.put_pod("p1")
+    await stage.count()
+    assert stage.ignored == [], "a pod with a reservation is not compared"
+    unreserved = pod("p2")
+    unreserved["metadata"]["annotations"] = {}
+    unreserved["metadata"]["ownerReferences"][0]["uid"] = stage.uid
+    stage.server.put(*PODS, unreserved)
+    await stage.count()
+    await stage.count()
+    assert stage.ignored == [
+        (
+            "spec.subsets[*].patch: to find the subsets of 1 pods without a reservation (such as p2) more than 0 "
+            "patches would have to be merged with each; only these were compared"
+        )
+    ]
+    put(2)
+    await stage.count()
+    assert len(stage.ignored) == 2
+    stage.counter.forget(key_of(stage.cached()))
+    await stage.count()
+    assert len(stage.ignored) == 3

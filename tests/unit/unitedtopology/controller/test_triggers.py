@@ -87,6 +87,18 @@ async def test_a_node_that_is_seen_later_enqueues_those_that_wait_for_it(stage: 
     assert await stage.enqueued() == [WEB]
 
 
+async def test_nodes_that_are_no_longer_needed_are_not_waited_for(stage: Stage) -> None:
+    """Each recount replaces what the one before waited for, and a UnitedTopology that is gone waits for none."""
+    pods = [of_web("p1").on("n1").build(), of_web("p2").on("n2").build()]
+    stage.triggers.wait_for_nodes(WEB, [Member("p1"), Member("p2")], pods)
+    stage.triggers.wait_for_nodes(WEB, [Member("p1", subset="a"), Member("p2")], pods)
+    stage.put("/api/v1", "nodes", node("n1").tree())
+    assert await stage.enqueued() == []
+    stage.triggers.forget(WEB)
+    stage.put("/api/v1", "nodes", node("n2").tree())
+    assert await stage.enqueued() == []
+
+
 async def test_only_nodes_of_unmatched_pods_that_are_not_cached_are_waited_for(stage: Stage) -> None:
     """A pod with a subset needs no labels, a cached node is known already, and a pod without a node has none."""
     stage.put("/api/v1", "nodes", node("known").tree())
