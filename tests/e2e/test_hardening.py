@@ -29,6 +29,7 @@ from tests.lab.policing import POLICIES, Workers
 from trimtab.api import complexity, crds
 from trimtab.api.annotations import DELETION_COST, POLICY_COST, SCALE_PLAN, SUBSET
 from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.core import Service
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.nodes import Node
@@ -170,6 +171,27 @@ async def test_a_pod_on_a_node_takes_no_room_in_tables_with_what_it_invents(vict
     await eventually(is_told)
     await victim.check_works()
     await victim.client.delete(Pod, "inventor", namespace=victim.strange, grace_period_seconds=0)
+
+
+async def test_rules_that_are_too_many_are_ignored_and_reported(victim: Victim) -> None:
+    """On the Service, and on the workload whose scale-downs keep to some of its constraints."""
+    selector = {f"l{number}": "" for number in range(2001)}
+    service = {"metadata": {"name": "many-labels"}, "spec": {"clusterIP": "None", "selector": selector}}
+    await victim.client.create(Service, service, namespace=victim.strange)
+    workload = victim.sandbox.deployment("many-constraints", 0)
+    workload["spec"]["template"]["spec"]["topologySpreadConstraints"] = [
+        {"topologyKey": f"example.com/k{number}", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+        for number in range(17)
+    ]
+    await victim.client.create(Deployment, workload, namespace=victim.strange)
+
+    async def are_told() -> bool:
+        return await victim.kinds_with_event(victim.strange, "IgnoredRules", "many") == {"Service", "Deployment"}
+
+    await eventually(are_told)
+    assert await victim.trimtab.sample("trimtab_ignored_rules_total", CONTROLLERS, kind="Deployment") == 1
+    await victim.client.delete(Service, "many-labels", namespace=victim.strange)
+    await victim.client.delete(Deployment, "many-constraints", namespace=victim.strange)
 
 
 async def is_refused(victim: Victim, review: JSON, reason: str) -> bool:
