@@ -19,7 +19,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from trimtab.api import times
 from trimtab.api.core import Event
@@ -30,7 +30,7 @@ from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.dropped_events import DropReason
 from trimtab.kube.errors import AlreadyExists, KubeError, NotFound, ServerError, Unreachable
 from trimtab.kube.limits import TokenBucket
-from trimtab.kube.resources import RESOURCES, Resource
+from trimtab.kube.resources import Resource
 from trimtab.kube.retries import NO_RETRIES, Backoff
 from trimtab.kube.stores import Object
 
@@ -274,11 +274,11 @@ def _referenced(about: Object | ObjectReference) -> ObjectReference:
 
 def reference_to(an_object: Object) -> ObjectReference:
     """The reference to a typed object."""
-    resource: Resource[Any] | None = RESOURCES.get(type(an_object))
+    resource = Resource.of(type(an_object))
     metadata = an_object.metadata
     return ObjectReference(
-        api_version=resource.api_version if resource else "",
-        kind=resource.kind if resource else type(an_object).__name__,
+        api_version=resource.api_version,
+        kind=resource.kind,
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,

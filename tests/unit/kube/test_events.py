@@ -13,6 +13,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.meta import ObjectMeta, ObjectReference
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.api.workloads import WorkloadKind, workload_type
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Unreachable
@@ -251,3 +252,6 @@ def test_a_reference_points_at_its_object() -> None:
     assert reference_to(POD) == ObjectReference(
         api_version="v1", kind="Pod", namespace="prod", name="web", uid="u1", resource_version="7"
     )
+    rollout = workload_type(WorkloadKind(group="argoproj.io", version="v1alpha1", kind="Rollout", plural="rollouts"))
+    found = reference_to(rollout(metadata=POD.metadata))
+    assert (found.api_version, found.kind) == ("argoproj.io/v1alpha1", "Rollout"), "a kind of the configuration"
