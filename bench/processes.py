@@ -70,7 +70,7 @@ _SETTLING = 1.0
 """Seconds in which a process handles the last changes."""
 _LATE = "0.05"
 """The bucket of the event loop's lag whose limit is the longest allowed pause."""
-_INTERVAL = 0.1
+_INTERVAL = 0.02
 """Seconds between two measurements of delays, as in a process."""
 
 
@@ -92,6 +92,8 @@ class Start:
     late: int
     turns: int
     """How often the event loop was more than 50 ms late, and how often that was measured."""
+    working: int
+    """How often it was late because the process worked for more than 50 ms."""
     sleeper_late: int
     sleeper_turns: int
     """The same of a thread that only sleeps."""
@@ -103,8 +105,8 @@ class Start:
             f"{name:26} {self.cpu:6.1f} s CPU, ready after {self.ready:.1f} s"
             f" {self.resident:6.0f} MiB (peak {self.peak:.0f})"
             f" {total:3} watches ({pods} of pods) {self.connections:3} connections;"
-            f" {self.changes:.2f} cores for {_RATE} changes/s, late {self.late} of {self.turns} times"
-            f" (only sleeping: {self.sleeper_late} of {self.sleeper_turns})"
+            f" {self.changes:.2f} cores for {_RATE} changes/s, late {self.late} of {self.turns} times,"
+            f" {self.working} by work (only sleeping: {self.sleeper_late} of {self.sleeper_turns})"
         )
 
     @classmethod
@@ -124,6 +126,7 @@ class Start:
             changes=middle(lambda start: start.changes),
             late=sum(start.late for start in starts),
             turns=sum(start.turns for start in starts),
+            working=sum(start.working for start in starts),
             sleeper_late=sum(start.sleeper_late for start in starts),
             sleeper_turns=sum(start.sleeper_turns for start in starts),
         )
@@ -141,6 +144,7 @@ class Start:
             "cores for changes": round(self.changes, 2),
             "late": self.late,
             "turns": self.turns,
+            "late by work": self.working,
             "late sleeping": self.sleeper_late,
             "turns sleeping": self.sleeper_turns,
         }
@@ -319,14 +323,15 @@ def _cpu_of_changes(pid: int, server: Connection) -> float:
     return (cpu_seconds(pid) - before) / _CHANGING
 
 
-def _late(port: int) -> tuple[int, int]:
-    """How often the event loop was later than a pause may be, and how often that was measured."""
-    name, page = "trimtab_event_loop_lag_seconds", _get(port, "/metrics")
-    within, count = (
+def _late(port: int) -> tuple[int, int, int]:
+    """How often the event loop was later than a pause may be, how often that was measured, and how often by work."""
+    page = _get(port, "/metrics")
+    lag, work = "trimtab_event_loop_lag_seconds", "trimtab_event_loop_work_seconds"
+    within, count, within_by_work = (
         int(float(re.findall(rf"(?m)^{re.escape(line)} (\S+)$", page)[0]))
-        for line in (f'{name}_bucket{{le="{_LATE}"}}', f"{name}_count")
+        for line in (f'{lag}_bucket{{le="{_LATE}"}}', f"{lag}_count", f'{work}_bucket{{le="{_LATE}"}}')
     )
-    return count - within, count
+    return count - within, count, count - within_by_work
 
 
 @contextlib.contextmanager

@@ -226,9 +226,13 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
             Panel(
                 "Event loop lag",
-                [(_quantile(0.99, "trimtab_event_loop_lag_seconds", "instance"), "{{instance}}")],
+                [
+                    (_quantile(0.99, "trimtab_event_loop_lag_seconds", "instance"), "{{instance}}"),
+                    (_quantile(0.99, "trimtab_event_loop_work_seconds", "instance"), "{{instance}}, by work"),
+                ],
                 unit="s",
-                description="For how long a process could not do anything else, in one of a hundred measurements.",
+                description="For how long a process could not do anything else, in one of a hundred measurements. What "
+                "is not by work, it waited for a processor.",
             ),
             Panel(
                 "Objects that cannot be read",

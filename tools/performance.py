@@ -203,7 +203,8 @@ def _processes(results: Mapping[str, Any]) -> Iterator[str]:
         watches = f"{start['watches']} ({start['watches of pods']})"
         times = f"{start['CPU s']} | {start['ready after s']}"
         sleeper = f"({start['late sleeping']} of {start['turns sleeping']})"
-        changes = f"{start['cores for changes']} | {start['late']} of {start['turns']} {sleeper}"
+        by_work = f", {start['late by work']} by work" if "late by work" in start else ""
+        changes = f"{start['cores for changes']} | {start['late']} of {start['turns']}{by_work} {sleeper}"
         yield f"| {name} | {times} | {memory} | {watches} | {start['connections']} | {changes} |"
     size, runs = f"{results['nodes']:,} nodes and {results['pods']:,} pods", results.get("runs", 1)
     yield f"\n{size}, {runs} start{'s' * (runs > 1)}; calibration {results['calibration ms']} ms."

@@ -31,17 +31,43 @@ class BusyClock(VirtualClock):
 async def test_the_lag_is_what_a_measurement_is_late() -> None:
     """None when the loop is free."""
     clock, seen = BusyClock(), list[float]()
-    monitor = LoopMonitor(clock, seen.append)
+    monitor = LoopMonitor(clock, lambda late, _: seen.append(late))
     assert monitor.lag == 0.0
     task = asyncio.create_task(monitor.run())
-    await clock.advance(0.2)
+    await clock.advance(0.04)
     assert seen == [0.0, 0.0]
     clock.late = 2 * SECOND
-    assert monitor.lag == pytest.approx(1.9), "known before the loop is free again"
-    await clock.advance(0.1)
+    assert monitor.lag == pytest.approx(1.98), "known before the loop is free again"
+    await clock.advance(0.02)
     assert seen[2] == pytest.approx(2.0)
-    await clock.advance(0.1)
+    await clock.advance(0.02)
     assert seen[3] == pytest.approx(0.0)
+    await cancel(task)
+
+
+@pytest.mark.parametrize(
+    ("used", "work", "is_waiting"),
+    [
+        pytest.param(3.0, 2.0, False, id="by its own work: CPU time from before it was late does not count"),
+        pytest.param(1.2, 1.2, False, id="mostly by its own work"),
+        pytest.param(0.3, 0.3, True, id="mostly because it had no processor"),
+    ],
+)
+async def test_work_is_told_from_waiting_for_a_processor(
+    used: float, work: float, is_waiting: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the process has not used of a processor, it cannot have worked."""
+    clock, seen, cpu = BusyClock(), list[tuple[float, float]](), [0]
+    monitor = LoopMonitor(clock, lambda *observed: seen.append(observed), cpu_time=lambda: cpu[0])
+    task = asyncio.create_task(monitor.run())
+    await clock.advance(0.02)
+    assert seen == [(0.0, 0.0)]
+    clock.late = 2 * SECOND
+    cpu[0] += round(used * SECOND)
+    await clock.advance(0.02)
+    assert seen[1] == pytest.approx((2.0, work))
+    assert f"late by 2.0 s, of which the process worked {work:.1f} s" in caplog.text
+    assert ("compare its CPU limit" in caplog.text) is is_waiting
     await cancel(task)
 
 
@@ -56,7 +82,7 @@ async def test_the_lag_is_what_a_measurement_is_late() -> None:
 async def test_probes_say_how_late_the_loop_is(late: int, ready: int, alive: int) -> None:
     """They are answered all the same."""
     clock = BusyClock()
-    monitor = LoopMonitor(clock, lambda _: None)
+    monitor = LoopMonitor(clock, lambda *_: None)
     task = asyncio.create_task(monitor.run())
     await clock.advance(0.1)
     clock.late = late * SECOND

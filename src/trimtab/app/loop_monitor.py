@@ -1,16 +1,21 @@
 """Measures how late the main event loop is: everything in the process waits as long.
 
 No request and no reconcile may keep the loop for more than 50 ms. This is what shows it in production.
+
+A loop is also late while the process waits for a processor: its CPU limit is used up, or the node is busy. So the CPU
+time of the process is measured, too: what it has not used, it cannot have worked. The shorter the interval, the less of
+that time is from before the loop was late.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from trimtab.kube.clocks import SECOND, Clock
 
-_INTERVAL = 0.1
+_INTERVAL = 0.02
 """Seconds between two measurements."""
 _WORTH_LOGGING = 1.0
 _STALLED = 10.0
@@ -24,9 +29,17 @@ log = logging.getLogger(__name__)
 class LoopMonitor:
     """Measures the lag of the loop that `run` runs in. Its properties may be read from other threads."""
 
-    def __init__(self, clock: Clock, observe: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        observe: Callable[[float, float], None],
+        *,
+        cpu_time: Callable[[], int] = time.process_time_ns,
+    ) -> None:
+        """`observe` is called with the seconds by which the loop was late, and how many of them were work at most."""
         self._clock = clock
         self._observe = observe
+        self._cpu_time = cpu_time
         self._expected: int | None = None
         """When the next measurement is due."""
 
@@ -52,8 +65,19 @@ class LoopMonitor:
         """Measure until cancelled."""
         while True:
             self._expected = self._clock.monotonic() + round(_INTERVAL * SECOND)
+            before = self._cpu_time()
             await self._clock.sleep(_INTERVAL)
             late = self.lag
-            self._observe(late)
+            work = min(late, (self._cpu_time() - before) / SECOND)
+            self._observe(late, work)
             if late >= _WORTH_LOGGING:
-                log.warning("the event loop was busy for %.1f s; every request and watch waited as long", late)
+                _log_lag(late, work)
+
+
+def _log_lag(late: float, work: float) -> None:
+    text = (
+        "the event loop was late by %.1f s, of which the process worked %.1f s; every request and watch waited as long"
+    )
+    if work < late / 2:
+        text += ". It had to wait for a processor: compare its CPU limit, and the load of its node"
+    log.warning(text, late, work)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+_LAGS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
 
 class Metrics:
     """The metrics of one process."""
@@ -45,8 +47,15 @@ class Metrics:
         )
         self._lag = Histogram(
             "trimtab_event_loop_lag_seconds",
-            "Seconds by which the event loop was late, measured ten times a second: the longest work without a pause.",
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+            "Seconds by which the event loop was late, measured fifty times a second: for so long it did nothing else.",
+            buckets=_LAGS,
+            registry=registry,
+        )
+        self._work = Histogram(
+            "trimtab_event_loop_work_seconds",
+            "Seconds of trimtab_event_loop_lag_seconds in which the process worked, at most; for the rest it waited "
+            "for a processor.",
+            buckets=_LAGS,
             registry=registry,
         )
 
@@ -90,6 +99,7 @@ class Metrics:
         """Count an event that was not written."""
         self._dropped_events.labels(component, reason).inc()
 
-    def observe_lag(self, seconds: float) -> None:
-        """Record how late the event loop was."""
+    def observe_lag(self, seconds: float, work: float) -> None:
+        """Record how late the event loop was, and for how much of that the process worked."""
         self._lag.observe(seconds)
+        self._work.observe(work)

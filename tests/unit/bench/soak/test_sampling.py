@@ -17,7 +17,7 @@ def test_a_histogram_is_read_as_the_product_writes_it() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     for seconds in (0.001, 0.3, 3.0):
-        metrics.observe_lag(seconds)
+        metrics.observe_lag(seconds, 0.0)
     found = histogram(generate_latest(registry).decode(), LAG)
     assert (found.count, found.above(0.25), found.above(2.5)) == (3, 2, 1)
 
