@@ -47,6 +47,8 @@ STALL = 2.5
 """Seconds that the event loop may be late at most, on a machine that everything shares."""
 LATE = 0.25
 _LATE_SHARE = 0.01
+_ENOUGH = 5000
+"""Measurements that make a share: those of a hundred seconds."""
 SLOWEST = 3.0
 """Seconds that no review takes, whatever its budget."""
 _OVER_BUDGET = 0.25
@@ -167,7 +169,7 @@ def busy_loop(lag: Histogram) -> str:
     """
     if lag.above(STALL):
         return f"late by more than {STALL:g} s, {lag.above(STALL):.0f} times"
-    if lag.count >= 1000 and lag.above(LATE) > _LATE_SHARE * lag.count:
+    if lag.count >= _ENOUGH and lag.above(LATE) > _LATE_SHARE * lag.count:
         return f"late by more than {LATE:g} s in {lag.above(LATE):.0f} of {lag.count:.0f} measurements"
     return ""
 

@@ -26,7 +26,7 @@ from bench.soak.options import Options
 from bench.soak.players import CLONE_SETS, PLAIN, TOPOLOGIES, UNITED, clone_set, pod_fields, united_topology
 from bench.soak.quiet import quiet_point
 from bench.soak.report import Report
-from bench.soak.sampling import HELD, LAG, Sampler
+from bench.soak.sampling import HELD, LAG, WORK, Sampler
 from bench.soak.schedule import Step, moments, steps
 from bench.soak.zones import NODES_PER_ZONE, Zones
 from trimtab.kube import config
@@ -139,8 +139,10 @@ def _figures(made: Arena, sampler: Sampler) -> dict[str, str]:
         )
     figures["objects that a process could not read"] = f"{sum(sampler.unreadable.values()):.0f}"
     for replica in made.installation.replicas:
-        lag, held = (sampler.total(metric, replica.name) for metric in (LAG, HELD))
-        late = [f"{lag.above(bound):.0f} above {bound:g} s" for bound in (0.05, 0.25, 1.0)]
+        lag, work, held = (sampler.total(metric, replica.name) for metric in (LAG, WORK, HELD))
+        late = [
+            f"{lag.above(bound):.0f} ({work.above(bound):.0f} by work) above {bound:g} s" for bound in (0.05, 0.25, 1.0)
+        ]
         figures[f"event loop of {replica.name}"] = f"{', '.join(late)}, of {lag.count:.0f}"
         if held.count:
             late = [f"{held.above(bound):.0f} above {bound:g} s" for bound in (1.0, 2.0, 3.0)]

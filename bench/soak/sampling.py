@@ -24,6 +24,7 @@ INTERVAL = 3.0
 MARKS = (60.0, 600.0, 3600.0)
 """When the memory of each process is reported, in seconds."""
 LAG, HELD = "trimtab_event_loop_lag_seconds", "trimtab_scaledown_held_seconds"
+WORK = "trimtab_event_loop_work_seconds"
 UNREADABLE = "trimtab_unreadable_objects"
 REVIEWS = "trimtab_webhook_review_duration_seconds"
 
@@ -65,7 +66,7 @@ class Sampler:
         text = await replica.get("/metrics")
         if text is None or replica.current.process.pid != pid:
             return
-        for name in (LAG, HELD, REVIEWS):
+        for name in (LAG, WORK, HELD, REVIEWS):
             self.histograms[name, replica.name, pid] = histogram(text, name)
         self.unreadable[replica.name, pid] = counter(text, UNREADABLE)
         if replica.component == WEBHOOKS and (records := await replica.get("/scaledowns")):
