@@ -35,6 +35,8 @@ _VALUES_KEPT = 24
 """Three for each template of pods; at 5,000 nodes about 4 MB."""
 _IMAGES_KEPT = 512
 _LABELS_KEPT = 256
+_SPARE = 64
+"""Values of a label, and sets of taints, that no node has any more, besides one for each row."""
 
 
 @dataclass(slots=True, eq=False)
@@ -193,8 +195,26 @@ class NodeTable:
             value = label_of(node, key)
             column.codes[row] = ABSENT if value is None else column.code(value)
         self._add_images(row, node)
+        self._forget_former_values()
         self._touch(row)
         return row
+
+    def _forget_former_values(self) -> None:
+        """Forget labels and taints of nodes that are gone, now and then.
+
+        Each node has a hostname of its own, and in some clusters thousands of nodes come and go in a day: decisions
+        would take longer with each of them. Columns of labels are computed again when they are requested.
+        """
+        most = 2 * len(self.rows) + _SPARE
+        if len(self.taint_sets) > most:
+            self._renumber_taints()
+        for key in [key for key, column in self._labels.items() if len(column.values) > most]:
+            del self._labels[key]
+
+    def _renumber_taints(self) -> None:
+        self.taint_sets, self._taint_ids = [()], {(): 0}
+        for row, node in enumerate(self.objects):
+            self._columns["taints"][row] = 0 if node is None else self._taint_set(node.spec.taints)
 
     def drop(self, name: str) -> None:
         """Delete a node. Its row stays while pods name it."""

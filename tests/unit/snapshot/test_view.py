@@ -15,7 +15,7 @@ from tests.unit.snapshot.test_counts import WEB, per_node
 from trimtab.api import codec, selectors
 from trimtab.api.core import Namespace, Service
 from trimtab.api.errors import InvalidError
-from trimtab.api.nodes import HOSTNAME, ZONE, Node
+from trimtab.api.nodes import HOSTNAME, ZONE, Node, Taint
 from trimtab.api.pods import Pod
 from trimtab.placement.domains import domains
 from trimtab.snapshot import Snapshot
@@ -301,6 +301,28 @@ def test_labels_have_columns_while_they_are_in_use() -> None:
     assert domains(view.nodes, ZONE).slots.tolist() == before
     view.put(node("d", zone="z3").build())
     assert len(set(view.nodes.codes(ZONE).tolist())) == 3
+
+
+def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
+    """A label with a value for each node, and a taint: what is kept follows the nodes that there are, and is right."""
+    view = cluster("z1: a b").running("a").snapshot()
+    nodes = view.nodes
+    view.put(node("b", zone="z1").taint("held", value="b").build())
+    for number in range(500):
+        name = f"n{number}"
+        nodes.label(HOSTNAME)
+        view.put(node(name, zone="z2").taint("fresh", value=name).build())
+        assert nodes.label(HOSTNAME).values[nodes.codes(HOSTNAME)[row_of(view, name)]] == name
+        assert [taint.value for taint in nodes.taint_sets[nodes.taints[row_of(view, name)]]] == [name]
+        view.drop(Node, "", name)
+    assert len(nodes) == 3, "rows are used again"
+    assert 3 <= len(nodes.label(HOSTNAME).values) <= 2 * 3 + 65
+    assert 2 <= len(nodes.taint_sets) <= 2 * 3 + 65
+    assert [nodes.label(HOSTNAME).values[nodes.codes(HOSTNAME)[row_of(view, name)]] for name in "ab"] == ["a", "b"]
+    assert [nodes.taint_sets[nodes.taints[row_of(view, name)]] for name in "ab"] == [
+        (),
+        (Taint(key="held", value="b", effect="NoSchedule"),),
+    ]
 
 
 def test_columns_are_contiguous() -> None:
