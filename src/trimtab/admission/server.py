@@ -251,7 +251,7 @@ class AdmissionServer:
             return _answered(response)
 
     def _answer_unreadable(self, hook: Hook, error: UnreadableObjectError) -> AdmissionResponse:
-        if not hook.refuses_unreadable:
+        if not hook.refuses_unreadable or error.was_stored:
             return self._admit(hook, error.request, str(error), ReviewOutcome.FAILED, 0.0)
         self.metrics.answered(hook.name, ReviewOutcome.DENIED, 0.0)
         status = Status(status="Failure", message=str(error), reason="Invalid", code=422)

@@ -10,6 +10,7 @@ Nothing depends on this hook: a controller reports an invalid object in its cond
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from trimtab.admission.patch_trials import patch_problems
@@ -77,7 +78,8 @@ def _clone_set_problems(document: Document, old: Document | None) -> list[Invali
     wanted = codec.decode_object(document.text, CloneSet)
     problems = list(cloneset.problems(wanted))
     if old is not None:
-        problems += cloneset.immutable_field_problems(codec.decode_object(old.text, CloneSet), wanted)
+        with suppress(InvalidError):  # one that cannot be read may be corrected
+            problems += cloneset.immutable_field_problems(codec.decode_object(old.text, CloneSet), wanted)
     return problems
 
 

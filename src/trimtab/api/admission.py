@@ -128,11 +128,15 @@ class _WireReview(Model):
 
 
 class UnreadableObjectError(InvalidError):
-    """A review of an object that is too complex, or is not an object. `request` has everything else."""
+    """A review of an object that is too complex, or is not an object. `request` has everything else.
 
-    def __init__(self, path: str, reason: str, request: AdmissionRequest) -> None:
+    `was_stored` is whether an object is updated that already was: its finalizers must be removable.
+    """
+
+    def __init__(self, path: str, reason: str, request: AdmissionRequest, *, was_stored: bool = False) -> None:
         super().__init__(path, reason)
         self.request = request
+        self.was_stored = was_stored
 
 
 def read_review(body: bytes) -> AdmissionRequest:
@@ -165,12 +169,17 @@ _SEARCHED = 65_536
 def _with_documents(wire: _WireRequest) -> AdmissionRequest:
     fields = msgspec.structs.asdict(wire)
     raws = {name: bytes(fields.pop(name)) for name in ("object", "old_object", "options")}
+    problems: dict[str, str] = {}
     for name, raw in raws.items():
         try:
             fields[name] = None if raw == b"null" else Document.of_text(raw)
         except ValueError as error:
-            left = {each: value for each, value in fields.items() if each not in raws}
-            raise UnreadableObjectError(f"request.{name}", str(error), AdmissionRequest(**left)) from None
+            fields[name], problems[name] = None, str(error)
+    # An object that was stored before there were limits, or while there was no webhook, may be corrected.
+    was_stored = wire.operation == "UPDATE" and problems.pop("old_object", "") != ""
+    for name, problem in problems.items():
+        left = AdmissionRequest(**{**fields, **dict.fromkeys(raws)})
+        raise UnreadableObjectError(f"request.{name}", problem, left, was_stored=was_stored)
     return AdmissionRequest(**fields)
 
 

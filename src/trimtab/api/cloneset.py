@@ -9,9 +9,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from trimtab.api import codec, complexity, limits, percent
+from trimtab.api import codec, complexity, limits, percent, selectors
 from trimtab.api.annotations import RANK, RANKS
-from trimtab.api.compiled_selectors import compiled
 from trimtab.api.documents import Document, kept
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
@@ -202,7 +201,7 @@ def _selection(spec: CloneSetSpec) -> Iterator[InvalidError]:
         yield from too_many
         return
     try:
-        selector = compiled(spec.selector)
+        selector = selectors.compile(spec.selector)
         labels = codec.view(spec.template, _LabelView).metadata.labels
     except InvalidError as error:
         known = error.path.startswith("match")

@@ -2,56 +2,33 @@
 
 To compile a selector takes from some microseconds to some milliseconds, and reconciles look the same selectors up again
 and again. The compiled form is kept by the identity of the selector as written, which a cache replaces together with
-its object: nothing has to be invalidated. What is kept is limited; when it is full, it is cleared.
+its object: nothing has to be invalidated. Selectors of objects that are only reviewed use `selectors.compile`: their
+identity does not recur.
 """
 
 from __future__ import annotations
 
 from trimtab.api import selectors
+from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.selectors import NOTHING, Selector
 
-_LIMIT = 500_000
-"""Labels, expressions and values of all selectors that are kept, and one for each."""
+_VALUE_WEIGHT = 100
+"""Bytes that a label, an expression or a value takes in memory besides its text."""
 
-
-class _Kept:
-    """The compiled form, or the error, by the identity of a selector; the selector is held, so that it keeps that."""
-
-    def __init__(self) -> None:
-        self._results: dict[int, tuple[LabelSelector, Selector | InvalidError]] = {}
-        self._size = 0
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def get(self, selector: LabelSelector) -> Selector | InvalidError:
-        """The compiled form, or the error."""
-        known = self._results.get(id(selector))
-        if known is None:
-            size = 1 + selectors.entries(selector)
-            known = (selector, _compile(selector))
-            if size <= selectors.MAX_ENTRIES:  # a larger one is invalid, which is found at once
-                self._add(known, size)
-        return known[1]
-
-    def _add(self, known: tuple[LabelSelector, Selector | InvalidError], size: int) -> None:
-        if self._size + size > _LIMIT:
-            self._results.clear()
-            self._size = 0
-        self._results[id(known[0])] = known
-        self._size += size
-
-
-_kept = _Kept()
+_kept: BoundedCache[int, tuple[LabelSelector, Selector | InvalidError]] = BoundedCache()
+"""The compiled form, or the error, by the identity of a selector; the selector is held, so that it keeps that."""
 
 
 def compiled(selector: LabelSelector | None) -> Selector:
     """The same as `selectors.compile`, computed once for a selector. Raises InvalidError each time."""
     if selector is None:
         return NOTHING
-    result = _kept.get(selector)
+    known = _kept.get(id(selector))
+    if known is None:
+        known = _kept.put(id(selector), (selector, _compile(selector)), _weight(selector))
+    result = known[1]
     if isinstance(result, InvalidError):
         raise InvalidError(result.path, result.reason)  # a new one: an error keeps the frames that it was raised in
     return result
@@ -70,3 +47,11 @@ def _compile(selector: LabelSelector) -> Selector | InvalidError:
         return selectors.compile(selector)
     except InvalidError as error:
         return InvalidError(error.path, error.reason)
+
+
+def _weight(selector: LabelSelector) -> int:
+    """About the bytes that a selector and its compiled form take, or its error, which quotes a value."""
+    texts = [text for label in selector.match_labels.items() for text in label]
+    for each in selector.match_expressions:
+        texts += [each.key, *each.values]
+    return 2 * (_VALUE_WEIGHT * (1 + len(texts)) + sum(map(len, texts)))

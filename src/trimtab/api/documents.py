@@ -21,9 +21,10 @@ JSON = dict[str, Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KEPT, _LARGE_KEPT = 4096, 16
-_LARGE = 65_536
-"""Bytes of a document of which few are kept: whoever may create workloads could fill the memory with templates."""
+_KEPT: Mapping[int, int] = {4096: 4096, 65_536: 256}
+_LARGE_KEPT = 16
+"""How many documents of at most so many bytes are kept, and how many larger ones: whoever may create workloads could
+fill the memory with templates."""
 
 
 class Document:
@@ -95,11 +96,13 @@ def _check(text: bytes) -> None:
 
 def kept(function: Callable[Concatenate[Document, P], T]) -> Callable[Concatenate[Document, P], T]:
     """A function of a document whose results are kept; of large documents, only those of the latest few."""
-    results, results_of_large = lru_cache(_KEPT)(function), lru_cache(_LARGE_KEPT)(function)
+    by_size = [(size, lru_cache(most)(function)) for size, most in _KEPT.items()]
+    results_of_large = lru_cache(_LARGE_KEPT)(function)
 
     @wraps(function)
     def find(document: Document, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        found = results_of_large if len(document.text) > _LARGE else results
+        length = len(document.text)
+        found = next((results for size, results in by_size if length <= size), results_of_large)
         return found(document, *args, **kwargs)  # type: ignore[arg-type]
 
     return find

@@ -55,7 +55,7 @@ class Dependencies:
     def caches(self) -> Caches[Snapshot]:
         """The caches of the process, and the one snapshot of the cluster for all that only read it."""
         snapshot = Snapshot()
-        snapshot.on_ignored = self.on_ignored
+        snapshot.report_ignored_to(self.on_ignored)
         return Caches(self.client, snapshot, MIRRORED)
 
     @cached_property

@@ -34,7 +34,7 @@ def component(dependencies: Dependencies) -> Component:
         caches=dependencies.caches,
         shares_pods=len(dependencies.configuration.components) > 1,
     )
-    made.state.snapshot.on_ignored = dependencies.on_ignored
+    made.state.snapshot.report_ignored_to(dependencies.on_ignored)
     return made
 
 

@@ -5,11 +5,12 @@ observed before their node, or after its deletion, and their counts must be righ
 
 Columns take memory for each node, so users must not be able to add any number of them. A resource has a column once a
 node has some of it; what pods request of others is kept in dictionaries. Labels that pods name as topology keys have
-columns while they are in use.
+columns while they are in use, if a node has them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -95,6 +96,10 @@ class NodeTable:
         """What pods request of resources that no node has: by resource and row."""
         self._image_sizes: dict[str, IntColumn] = {}
         self._labels: dict[LabelKey, LabelColumn] = {}
+        self._label_names: Counter[str] = Counter()
+        """How many nodes have a label of each name."""
+        self._absent = LabelColumn(np.full(capacity, ABSENT, dtype=np.int32))
+        """The column of every label that no node has."""
         self._predicates: dict[Hashable, _Predicate] = {}
         self._derived: dict[Hashable, tuple[tuple[int, int], Any]] = {}
         self._log = ChangeLog()
@@ -111,6 +116,7 @@ class NodeTable:
         made._assumed = self._assumed.copy(order="F")
         made._unknown = {name: dict(by_row) for name, by_row in self._unknown.items()}
         made._labels = {key: column.copy() for key, column in self._labels.items()}
+        made._label_names, made._absent = Counter(self._label_names), self._absent
         return made
 
     def __len__(self) -> int:
@@ -177,6 +183,7 @@ class NodeTable:
                 size = len(column.codes)
                 column.codes = grown(column.codes, self.capacity)
                 column.codes[size:] = ABSENT
+            self._absent = LabelColumn(np.full(self.capacity, ABSENT, dtype=np.int32))
             for image, sizes in self._image_sizes.items():
                 self._image_sizes[image] = grown(sizes, self.capacity)
         return row
@@ -186,6 +193,7 @@ class NodeTable:
         allocatable = amounts(node.status.allocatable)  # first: an invalid quantity must change nothing
         row = self.row_of(node.metadata.name)
         self._remove_images(row)
+        self._count_labels(self.objects[row], node)
         self.objects[row] = node
         self._columns["known"][row] = True
         self._columns["unschedulable"][row] = node.spec.unschedulable
@@ -222,6 +230,7 @@ class NodeTable:
         if row is None or self.objects[row] is None:
             return
         self._remove_images(row)
+        self._count_labels(self.objects[row], None)
         self.objects[row] = None
         self._columns["known"][row] = False
         self._columns["unschedulable"][row] = False
@@ -231,6 +240,16 @@ class NodeTable:
             column.codes[row] = ABSENT
         self._touch(row)
         self._release_if_unused(row)
+
+    def _count_labels(self, old: Node | None, new: Node | None) -> None:
+        before, after = ({} if each is None else each.metadata.labels for each in (old, new))
+        if before.keys() == after.keys():
+            return
+        self._label_names.update(after.keys())
+        for name in before:
+            self._label_names[name] -= 1
+            if not self._label_names[name]:
+                del self._label_names[name]
 
     def refer(self, name: str) -> int:
         """The row of a node that a pod names; the row is kept until `unrefer`."""
@@ -297,6 +316,8 @@ class NodeTable:
     def label(self, key: LabelKey) -> LabelColumn:
         """One label of all nodes. The column is created at the first call and kept current while it is in use."""
         column = self._labels.pop(key, None)
+        if column is None and self._label_names.keys().isdisjoint((key,) if isinstance(key, str) else key):
+            return self._absent
         if column is None:
             column = LabelColumn(np.full(self.capacity, ABSENT, dtype=np.int32))
             for name, row in self.rows.index.items():

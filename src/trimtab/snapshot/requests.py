@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.pods import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from trimtab.api.quantities import Quantity, millis, parse, whole
-from trimtab.snapshot.books import Book
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -54,22 +54,17 @@ class RequestsBook:
     templates (times the resizes in progress).
     """
 
-    __slots__ = ("_book",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._book: Book[Requests] = Book()
-
-    @property
-    def times_cleared(self) -> int:
-        """How often everything was dropped."""
-        return self._book.times_cleared
+        self._cache: BoundedCache[bytes, Requests] = BoundedCache()
 
     def of(self, pod: Pod) -> Requests:
         """The pod's requests."""
         spec = pod.spec
         resized = _resized(pod)
         key = _pack((spec.containers, spec.init_containers, spec.resources, spec.overhead, resized))
-        return self._book.get(key, lambda: compute(pod))
+        return self._cache.get(key) or self._cache.put(key, compute(pod), len(key))
 
 
 def compute(pod: Pod) -> Requests:
@@ -136,11 +131,10 @@ def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> 
         if sidecar:
             _add(total, requested)
             _add(sidecars, requested)
-            moment = dict(sidecars)
+            moment = {name: sidecars[name] for name in requested}
         else:
-            moment = dict(requested)
-            _add(moment, sidecars)
-        _raise(peak, moment)
+            moment = {name: sidecars[name] + own if name in sidecars else own for name, own in requested.items()}
+        _raise(peak, moment)  # which has what sidecars before this container request of other resources
     _raise(total, peak)
     return total
 

@@ -6,18 +6,18 @@ on a resize in progress.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import msgspec
 
 from trimtab.api import selectors
+from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Labels
 from trimtab.api.pods import Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from trimtab.api.selectors import Selector
-from trimtab.snapshot.books import Book
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 – how Kubernetes names it; nothing listens here
 
@@ -88,10 +88,12 @@ class Shape:
 class ShapeBook:
     """A cache of shapes, by template and namespace."""
 
-    __slots__ = ("_book",)
+    __slots__ = ("_cache", "on_problem")
 
     def __init__(self) -> None:
-        self._book: Book[Shape] = Book()
+        self._cache: BoundedCache[bytes, Shape] = BoundedCache()
+        self.on_problem: Callable[[Pod, str], None] | None = None
+        """Called for the first pod of each shape that has a problem."""
 
     def of(self, pod: Pod) -> Shape:
         """The pod's shape."""
@@ -99,7 +101,12 @@ class ShapeBook:
         affinity = spec.affinity
         ports = [c.ports for c in spec.containers] + [(c.restart_policy, c.ports) for c in spec.init_containers]
         key = _pack((pod.metadata.namespace if affinity else "", affinity, ports))
-        return self._book.get(key, lambda: shape(pod))
+        known = self._cache.get(key)
+        if known is None:
+            known = self._cache.put(key, shape(pod), len(key))
+            if known.problem and self.on_problem is not None:
+                self.on_problem(pod, known.problem)
+        return known
 
 
 def shape(pod: Pod) -> Shape:

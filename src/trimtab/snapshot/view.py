@@ -10,11 +10,10 @@ with snapshot.with_assumed(placed=[(pod, "node-a")], gone=["default/web-2"]):
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,36 +29,18 @@ from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.counts import TallyBook, TallyKey
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.pods import NOWHERE, PodTable, Position, cells_of, columns_of, state_cells_of
-from trimtab.snapshot.requests import Requests, RequestsBook, is_infeasible
+from trimtab.snapshot.requests import Requests, RequestsBook
 from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
 from trimtab.snapshot.terms import TermBook
+from trimtab.snapshot.usages import Usage, UsageBook
 
 Group = Service | ReplicationController | ReplicaSet | StatefulSet | CloneSet
 """Services and workloads, from whose selectors default constraints take theirs."""
 Watched = Pod | Node | Namespace | Group
 MIRRORED: tuple[type[Any], ...] = (Pod, Node, Namespace, Service, ReplicationController, ReplicaSet, StatefulSet)
 """The kinds that decisions about existing pods scan. Placement also takes selectors from CloneSets."""
-_used_of_spec = operator.attrgetter("containers", "affinity", "init_containers", "resources", "overhead")
-_used_of_status = operator.attrgetter(
-    "container_statuses", "init_container_statuses", "resources", "allocated_resources"
-)
-"""The parts of a pod that its usage depends on, beside its namespace; first those by whose identity it is found."""
+OnIgnored = Callable[[Pod | Service, str], None]
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
-
-
-_USAGES_LIMIT = 16_384
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Usage:
-    """What a pod uses on its node; the same object for all pods with the same parts. It is added to the counts, and
-    exactly this is subtracted again."""
-
-    requests: Requests
-    shape: Shape
-    parts: tuple[Any, ...]
-    """The parts of a pod that it was computed from: while they are held, their identities are theirs alone."""
-    is_infeasible: bool
 
 
 class Snapshot:
@@ -78,14 +59,16 @@ class Snapshot:
         self._groups: dict[type, dict[str, dict[str, Group]]] = {}
         self._requests = RequestsBook()
         self._shapes = ShapeBook()
-        self._usages: dict[tuple[int, int], _Usage] = {}
-        self._cleared = 0
-        """How often requests were dropped when usages were dropped last: both may hold large templates."""
-        self._counted: list[_Usage | None] = []
+        self._usages = UsageBook(self._requests.of, self._shapes.of)
+        self._counted: list[Usage | None] = []
         """The usage with which the pod of each row is counted, beside its columns; None if it is not."""
-        self.on_ignored: Callable[[Pod | Service, str], None] | None = None
-        """Called with the reason for Services whose selector is ignored, and for the first pod of each template whose
-        affinity terms or host ports are (see `Shape.problem`)."""
+        self._on_ignored: OnIgnored | None = None
+
+    def report_ignored_to(self, on_ignored: OnIgnored | None) -> None:
+        """Call a function with the reason for Services whose selector is ignored, and for the first pod of each
+        template (in each namespace) whose affinity terms or host ports are (see `Shape.problem`)."""
+        self._on_ignored = on_ignored
+        self._shapes.on_problem = None if on_ignored is None else partial(_report_pod, on_ignored)
 
     def copy(self) -> Snapshot:
         """The same cluster, for a decision that takes long and is made in another thread while events go on.
@@ -210,9 +193,9 @@ class Snapshot:
         former, named[metadata.name] = named.get(metadata.name), group
         if isinstance(group, Service) and (size := len(group.spec.selector)) > MAX_ENTRIES:
             is_known = isinstance(former, Service) and former.spec.selector == group.spec.selector
-            if self.on_ignored is not None and not is_known:
+            if self._on_ignored is not None and not is_known:
                 reason = f"spec.selector: has {size:,} labels, and {MAX_ENTRIES:,} is the most"
-                self.on_ignored(group, reason)
+                self._on_ignored(group, reason)
 
     def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
         pods = self.pods
@@ -223,7 +206,7 @@ class Snapshot:
         if row is not None and former is not None and not assumed and self._stays(row, former, pod):
             self._update_pod(row, former, pod)
             return
-        usage, cells = self._usage(pod), cells_of(pod)  # first: invalid quantities and times must change nothing
+        usage, cells = self._usages.of(pod), cells_of(pod)  # first: invalid quantities and times must change nothing
         if row is None:
             (row,), before = self._take_all((key,)), None
         else:
@@ -252,14 +235,14 @@ class Snapshot:
         if pod.status is former.status and pod.metadata.annotations is former.metadata.annotations:
             self.pods.objects[row] = pod
             return
-        usage, cells = self._usage(pod), state_cells_of(pod)
+        usage, cells = self._usages.of(pod), state_cells_of(pod)
         if usage is not self._counted[row]:
             position = self.pods.position(row)
             self._update_counts(row, usage, position, position)
         self.pods.rewrite(row, pod, cells)
 
     def _add_pods(self, keys: Sequence[str], pods: Sequence[Pod]) -> None:
-        usages, cells = [self._usage(pod) for pod in pods], columns_of(pods)  # first, as above
+        usages, cells = [self._usages.of(pod) for pod in pods], columns_of(pods)  # first, as above
         rows, nodes = self._take_all(keys), self._refer_nodes(pods)
         labels = [self.pods.labels.take(pod.metadata.namespace, pod.metadata.labels) for pod in pods]
         self.pods.write_all(rows, pods, cells, nodes, labels)
@@ -303,27 +286,7 @@ class Snapshot:
         if self.pods.labels.release(position.labels):
             self.tallies.forget_labels(position.labels)
 
-    def _usage(self, pod: Pod) -> _Usage | None:
-        """The usage of a pod on its node; None if it has no node, or has finished.
-
-        The parts that it depends on are shared by the pods of a template, so it is found by their identity.
-        """
-        if not pod.spec.node_name or pod.finished:
-            return None
-        parts = (_used_of_spec(pod.spec), _used_of_status(pod.status), pod.metadata.namespace)
-        infeasible, identity = is_infeasible(pod), (id(parts[0][0]), id(parts[1][0]))
-        known = self._usages.get(identity)
-        if known is None or known.parts != parts or known.is_infeasible != infeasible:
-            made = _Usage(self._requests.of(pod), self._shapes.of(pod), parts, infeasible)
-            if len(self._usages) >= _USAGES_LIMIT or self._requests.times_cleared != self._cleared:
-                self._usages.clear()
-                self._cleared = self._requests.times_cleared
-            known = self._usages[identity] = made
-            if known.shape.problem and self.on_ignored is not None:
-                self.on_ignored(pod, f"{known.shape.problem}; other pods are treated as if it did not have them")
-        return known
-
-    def _update_counts(self, row: int, usage: _Usage | None, before: Position | None, after: Position) -> None:
+    def _update_counts(self, row: int, usage: Usage | None, before: Position | None, after: Position) -> None:
         """Update the counts for a pod; most events change none of them. Its columns have what is counted so far."""
         counted, self._counted[row] = self._counted[row], usage
         if before == after and (counted is usage or _counts_alike(counted, usage)):
@@ -333,11 +296,11 @@ class Snapshot:
         if usage is not None:
             self._apply(usage, after, 1)
 
-    def _apply(self, usage: _Usage, position: Position, sign: int) -> None:
+    def _apply(self, usage: Usage, position: Position, sign: int) -> None:
         self.nodes.charge(position.node, usage.requests, sign)
         self._apply_labels_and_shape(usage, position, sign)
 
-    def _apply_labels_and_shape(self, usage: _Usage, position: Position, sign: int) -> None:
+    def _apply_labels_and_shape(self, usage: Usage, position: Position, sign: int) -> None:
         node = position.node
         self.tallies.adjust(position.labels, node, terminating=position.terminating, sign=sign)
         for held in usage.shape.terms:
@@ -357,5 +320,9 @@ class Snapshot:
             del self.ports[(port.protocol, port.port)]
 
 
-def _counts_alike(one: _Usage | None, other: _Usage | None) -> bool:
+def _counts_alike(one: Usage | None, other: Usage | None) -> bool:
     return one is not None and other is not None and one.requests is other.requests and one.shape is other.shape
+
+
+def _report_pod(on_ignored: OnIgnored, pod: Pod, problem: str) -> None:
+    on_ignored(pod, f"{problem}; other pods are treated as if it did not have them")

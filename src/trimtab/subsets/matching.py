@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from trimtab.api import codec, nodeselectors
+from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
@@ -138,10 +139,19 @@ def _matches(term: NodeSelectorTerm, node: Node) -> bool:
         return False
 
 
-@functools.lru_cache(maxsize=4096)
+_terms: BoundedCache[NodeSelectorTerm, nodeselectors.RequiredNodeAffinity] = BoundedCache()
+_VALUE_WEIGHT = 200
+"""Bytes that an expression or a value takes in memory, as written and compiled; names are short."""
+
+
 def _compiled(term: NodeSelectorTerm) -> nodeselectors.RequiredNodeAffinity:
     """A term compiled, cached: each is compared with many nodes, and compiling takes far longer than that."""
-    return nodeselectors.compile(NodeSelector(node_selector_terms=(term,)))
+    known = _terms.get(term)
+    if known is None:
+        expressions = (*term.match_expressions, *term.match_fields)
+        weight = _VALUE_WEIGHT * sum(1 + len(each.values) for each in expressions)
+        known = _terms.put(term, nodeselectors.compile(NodeSelector(node_selector_terms=(term,))), weight)
+    return known
 
 
 # Patches. What follows is exact in one direction only: if it returns False, the patch must be merged to know.

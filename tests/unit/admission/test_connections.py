@@ -418,6 +418,27 @@ async def test_an_object_that_is_too_complex(strange: str, reason: str, refuses:
     assert counted(server, "denied" if refuses else "failed") == 1
 
 
+@pytest.mark.parametrize(
+    ("operation", "is_corrected", "allowed"),
+    [
+        pytest.param("UPDATE", True, True, id="an update that corrects it"),
+        pytest.param("UPDATE", False, True, id="an update that leaves it so: finalizers can be removed"),
+        pytest.param("CREATE", False, False, id="a creation"),
+    ],
+)
+async def test_an_object_that_was_stored_too_complex(
+    operation: str, is_corrected: bool, allowed: bool, tmp_path: Path
+) -> None:
+    """Before there were limits, or while there was no webhook. It must be possible to correct and to delete it."""
+    strange = wide(complexity.MAX_VALUES).encode()
+    data = body(operation=operation, object={} if is_corrected else "@", oldObject="@").replace(b'"@"', strange)
+    only = Hook("h", "/h", yes, 2.0, refuses_unreadable=True)
+    async with served(tmp_path, [only]) as (server, session):
+        _, answer = await post(server, session, data)
+    assert answer["response"]["allowed"] is allowed
+    assert counted(server, "allowed" if is_corrected else "failed" if allowed else "denied") == 1
+
+
 async def test_large_reviews_are_read_in_another_thread() -> None:
     """So that the event loop goes on; small ones are read at once."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trimtab.api import compiled_selectors, selectors
+from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.compiled_selectors import compiled, compiled_or_nothing
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, LabelSelectorRequirement
@@ -54,11 +55,19 @@ def test_an_absent_selector_matches_nothing() -> None:
 
 
 def test_what_is_kept_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In labels and values, and each selector has its own result whatever was forgotten meanwhile."""
-    monkeypatch.setattr(compiled_selectors, "_LIMIT", 50)
-    monkeypatch.setattr(compiled_selectors, "_kept", compiled_selectors._Kept())  # noqa: SLF001
+    """In bytes, and each selector has its own result whatever was forgotten meanwhile."""
+    monkeypatch.setattr(compiled_selectors, "_kept", BoundedCache(weight=16 * 1024))
     for at in range(200):
         written = LabelSelector(match_labels={"app": f"web-{at}", "tier": "x"})
         assert str(compiled(written)) == f"app=web-{at},tier=x"
         assert len(compiled_selectors._kept) <= 16  # noqa: SLF001
         del written
+
+
+def test_a_selector_with_a_very_long_value_is_not_kept(compilations: list[Any]) -> None:
+    """Its error quotes the value."""
+    wrong = LabelSelector(match_labels={"app": "x" * (8 << 20)})
+    for _ in range(2):
+        with pytest.raises(InvalidError, match="matchLabels"):
+            compiled(wrong)
+    assert len(compilations) == 2

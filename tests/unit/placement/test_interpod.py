@@ -26,6 +26,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.schedulerconfig import InterPodAffinityArgs
 from trimtab.placement.framework import Cycle
 from trimtab.placement.interpod import InterPodAffinity
+from trimtab.snapshot import Snapshot, nodes
 from trimtab.testing.builders import PodBuilder, node, pod
 
 Tree = dict[str, Any]
@@ -382,3 +383,27 @@ def test_interpod_agrees_with_its_twin(data: st.DataObject) -> None:
     sample, churn = data.draw(sample_clusters("affinity"))
     args = data.draw(ARGS)
     agrees(InterPodAffinity(args), data.draw(incoming_pods("affinity")), sample, args, churn)
+
+
+def test_columns_that_are_dropped_during_a_decision_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes belong to one column: the next one of the same label may number its values in another way."""
+
+    def raw_scores() -> list[int]:
+        view = Snapshot()
+        for each in (node("a", zone="z1", rack="r1"), node("b", zone="z2", rack="r2")):
+            view.put(each.build())
+        view.nodes.label(ZONE)
+        for each in (node("a", zone="z2", rack="r1"), node("b", zone="z1", rack="r2")):
+            view.put(each.build())
+        for number in range(3):
+            view.put(pod(f"p{number}").on("a").labels(app="web").build())
+        terms = [{"weight": 10, "podAffinityTerm": term("web", key)} for key in (ZONE, "rack", ZONE)]
+        subject = pod("new").affinity({"podAffinity": {PREFERRED: terms}}).build()
+        scores = InterPodAffinity(InterPodAffinityArgs()).score(Cycle(subject, view), view.nodes.known)
+        assert scores is not None
+        return [int(each) for each in scores.raw]
+
+    want = raw_scores()
+    assert want == [90, 0]
+    monkeypatch.setattr(nodes, "_LABELS_KEPT", 1)
+    assert raw_scores() == want

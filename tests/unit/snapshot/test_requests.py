@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trimtab.api import codec
 from trimtab.api.pods import Pod
+from trimtab.snapshot import requests
 from trimtab.snapshot.requests import RequestsBook, compute
 
 
@@ -135,7 +138,56 @@ def test_resize_of_pod_level_requests(reason: str, want: int) -> None:
 def test_two_resizes_of_a_template_are_distinguished() -> None:
     """The cache key includes all of the status that requests depend on."""
     book = RequestsBook()
-    for given in ("2", "3"):
-        status = {"resources": {"requests": {"cpu": given}}}
+    for amount in ("2", "3"):
+        status = {"resources": {"requests": {"cpu": amount}}}
         spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "1"}}}
-        assert book.of(codec.convert({"spec": spec, "status": status}, Pod)).amounts == {"cpu": int(given) * 1000}
+        assert book.of(codec.convert({"spec": spec, "status": status}, Pod)).amounts == {"cpu": int(amount) * 1000}
+
+
+def test_sums_take_time_for_what_containers_request_and_not_for_all_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pod may have a thousand sidecars, each with a resource of its own."""
+    compared: list[int] = []
+    raise_ = requests._raise  # noqa: SLF001
+
+    def counted(floor: Any, other: Any) -> None:
+        compared.append(len(other))
+        raise_(floor, other)
+
+    monkeypatch.setattr(requests, "_raise", counted)
+    named = [container(f"s{n}", always=True, **{f"example.com/r{n}": "1"}) for n in range(100)]
+    named += [container(f"i{n}", always=False, **{f"example.com/r{n}": "2"}) for n in range(100)]
+    found = compute(codec.convert({"spec": {"containers": [container()], "initContainers": named}}, Pod))
+    assert {name: found.amounts[name] for name in ("example.com/r0", "example.com/r99")} == {
+        "example.com/r0": 3,
+        "example.com/r99": 3,
+    }
+    assert sum(compared) <= 2 * (200 * 3 + 100), "with assumed CPU and memory, and without"
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.dictionaries(st.sampled_from(["cpu", "memory", "a"]), st.integers(0, 9))),
+        max_size=6,
+    ),
+    st.dictionaries(st.sampled_from(["cpu", "memory", "a"]), st.integers(0, 9)),
+)
+def test_the_largest_moment_counts(inits: list[tuple[bool, dict[str, int]]], main: dict[str, int]) -> None:
+    """Each moment: the sidecars that run, and the init container, if one does; in the end all sidecars and the rest."""
+    named = [
+        container(f"i{at}", always=always, **{name: str(each) for name, each in of.items()})
+        for at, (always, of) in enumerate(inits)
+    ]
+    spec = {
+        "containers": [container(always=False, **{name: str(each) for name, each in main.items()})],
+        "initContainers": named,
+    }
+    found = compute(codec.convert({"spec": spec}, Pod)).amounts
+    for name in ("cpu", "memory", "a"):
+        running, moments = 0, [0]
+        for always, of in inits:
+            moments.append(running + of.get(name, 0))
+            running += of.get(name, 0) if always else 0
+        most = max(*moments, running + main.get(name, 0))
+        assert found.get(name, 0) == most * (1000 if name == "cpu" else 1)

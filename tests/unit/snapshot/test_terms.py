@@ -135,7 +135,7 @@ def test_few_terms_have_columns() -> None:
             id="values",
         ),
         pytest.param(
-            {"containers": [{"ports": [{"hostPort": 1 + number} for number in range(1001)]}]},
+            {"containers": [{"name": "main", "ports": [{"hostPort": 1 + number} for number in range(1001)]}]},
             "spec.containers[*].ports: has more than 1,000 host ports",
             id="host ports",
         ),
@@ -145,9 +145,10 @@ def test_rules_that_are_too_many_do_not_count(spec: dict[str, Any], problem: str
     """That is reported for one pod of the template; the pod itself counts on its node."""
     found: list[tuple[str, str]] = []
     view = cluster("z1: a").snapshot()
-    view.on_ignored = lambda pod, reason: found.append((pod.metadata.name, reason))
+    view.report_ignored_to(lambda pod, reason: found.append((pod.metadata.name, reason)))
     for name in ("p", "q"):
-        view.put(pod(name).on("a").spec(**spec).build())
+        for restarts in (0, 1, 2):
+            view.put(pod(name).on("a").spec(**spec).restarts(restarts).build())
     assert found == [("p", f"{problem}; other pods are treated as if it did not have them")]
     assert (len(view.terms), len(view.ports)) == (0, 0)
     assert view.nodes.pods.tolist() == [2]
@@ -157,7 +158,7 @@ def test_the_selector_of_a_service_that_is_too_large_is_reported() -> None:
     """Once for each selector, however often the Service changes."""
     found: list[str] = []
     view = cluster("z1: a").snapshot()
-    view.on_ignored = lambda service, reason: found.append(f"{service.metadata.name}: {reason}")
+    view.report_ignored_to(lambda service, reason: found.append(f"{service.metadata.name}: {reason}"))
     for version, size in enumerate((2000, 2001, 2001, 2002)):
         selector = {f"l{number}": "" for number in range(size)}
         tree = {"metadata": {"name": "web", "namespace": "a", "resourceVersion": str(version)}}

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 from tests.unit.snapshot.test_counts import WEB, per_node
 from trimtab.api import codec, selectors
+from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.core import Namespace, Service
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE, Node, Taint
@@ -290,17 +291,41 @@ def test_pods_add_no_columns_with_resources_that_no_node_has() -> None:
 
 
 def test_labels_have_columns_while_they_are_in_use() -> None:
-    """Users choose topology keys: those that were not asked for longest go, and come back as they were."""
+    """Of many labels that nodes have, those that were not asked for longest go, and come back as they were."""
     view = cluster("z1: a b", "z2: c").snapshot()
     before = domains(view.nodes, ZONE).slots.tolist()
-    for n in range(1000):
-        domains(view.nodes, f"example.com/k{n}")
+    many = {f"example.com/k{n}": "" for n in range(1000)}
+    view.put(node("d", zone="z2", kept="", **many).build())
+    for key in many:
+        domains(view.nodes, key)
         view.nodes.label("kept")
     assert len(view.nodes._labels) == 256  # noqa: SLF001
     assert "kept" in view.nodes._labels  # noqa: SLF001
-    assert domains(view.nodes, ZONE).slots.tolist() == before
-    view.put(node("d", zone="z3").build())
+    assert domains(view.nodes, ZONE).slots.tolist()[:3] == before
+    view.put(node("e", zone="z3").build())
     assert len(set(view.nodes.codes(ZONE).tolist())) == 3
+
+
+def test_a_label_that_no_node_has_takes_no_column() -> None:
+    """Users choose topology keys, also thousands that do not exist; once a node has the label, it counts."""
+    view = cluster("z1: a b").snapshot()
+    for number in range(300):
+        assert set(view.nodes.codes(f"example.com/k{number}").tolist()) == {ABSENT}
+        assert set(view.nodes.codes((f"example.com/a{number}", f"example.com/b{number}")).tolist()) == {ABSENT}
+    assert view.nodes._labels == {}  # noqa: SLF001
+    assert view.nodes.copy().codes("rack").tolist() == [ABSENT, ABSENT]
+    view.put(node("a", zone="z1", rack="r1").build())
+    assert view.nodes.codes("rack").tolist() == [0, ABSENT]
+    assert view.nodes.copy().codes(("shelf", "rack")).tolist() == [0, ABSENT]
+    view.put(node("a", zone="z1").build())
+    assert view.nodes.codes("rack").tolist() == [ABSENT, ABSENT]
+    view.put(node("a", zone="z1", shelf="s").build())
+    view.drop(Node, "", "a")
+    assert view.nodes._label_names == {ZONE: 1, HOSTNAME: 1}  # noqa: SLF001
+    for number in range(100):
+        view.put(node(f"n{number}").build())
+    assert set(view.nodes.codes("rack").tolist()) == {ABSENT}
+    assert len(view.nodes.codes("rack")) == len(view.nodes)
 
 
 def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
@@ -323,6 +348,31 @@ def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
         (),
         (Taint(key="held", value="b", effect="NoSchedule"),),
     ]
+
+
+def test_large_parts_of_pods_that_are_gone_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of templates is limited in bytes: the affinity of a pod may be large, and few pods share it."""
+    weights: list[int] = []
+    put = BoundedCache.put
+
+    def weighed(cache: Any, key: Any, value: Any, weight: int) -> Any:
+        weights.append(weight)
+        return put(cache, key, value, weight)
+
+    monkeypatch.setattr(BoundedCache, "put", weighed)
+    view = cluster("z1: a").snapshot()
+    large = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 1,
+                    "preference": {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v" * 50_000]}]},
+                }
+            ]
+        }
+    }
+    view.put(pod("p").on("a").affinity(large).build())
+    assert [weight > 50_000 for weight in weights] == [False, True, True], "requests, shape and usage"
 
 
 def test_columns_are_contiguous() -> None:

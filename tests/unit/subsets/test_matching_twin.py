@@ -13,6 +13,7 @@ from msgspec import structs
 from tests.unit.subsets import twins
 from tests.unit.subsets.topologies import subset, topology
 from trimtab.api import codec, nodeselectors
+from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import Subset
@@ -197,7 +198,7 @@ def test_a_term_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return compile_(selector)
 
     monkeypatch.setattr(nodeselectors, "compile", counted)
-    matching._compiled.cache_clear()  # noqa: SLF001 - other tests have compiled terms
+    monkeypatch.setattr(matching, "_terms", BoundedCache())  # other tests have compiled terms
     for name in ("n1", "n2", "n3"):
         on = node(name).labels(zone="z3").build()
         assert [index_of(pod(f"p{index}").on(name).build(), on, zones(5)) for index in range(3)] == [3, 3, 3]

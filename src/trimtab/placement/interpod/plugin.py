@@ -13,7 +13,7 @@ from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, UNSCHEDULABLE, 
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.counts import TallyKey
-from trimtab.snapshot.nodes import ABSENT, NodeTable
+from trimtab.snapshot.nodes import ABSENT, LabelColumn, NodeTable
 from trimtab.snapshot.shapes import HeldTerm, Shape, Term
 
 NOT_NEAR = "node(s) didn't match pod affinity rules"
@@ -140,13 +140,11 @@ def _meets(snapshot: Snapshot, pod: Pod, terms: Iterable[Term]) -> bool:
 # --- domains ---------------------------------------------------------------------------------------------------------
 
 
-def _totals(nodes: NodeTable, per_node: PerNode) -> IntColumn | None:
+def _totals(label: LabelColumn, counts: IntColumn) -> IntColumn | None:
     """The sum of each domain, by the code of its label, and 0 in the last slot, which `ABSENT` indexes.
 
-    None if no domain has any.
+    None if no domain has any. Codes are those of this column: one that is requested again may have been computed anew.
     """
-    key, counts = per_node
-    label = nodes.label(key)
     rows = np.flatnonzero(counts != 0)
     rows = rows[label.codes[rows] != ABSENT]
     if not rows.size:
@@ -157,10 +155,11 @@ def _totals(nodes: NodeTable, per_node: PerNode) -> IntColumn | None:
 def _near_any(nodes: NodeTable, counted: Iterable[PerNode]) -> Mask | None:
     """The nodes near to any of the pods counted; None where none is."""
     near: Mask | None = None
-    for per_node in counted:
-        totals = _totals(nodes, per_node)
+    for key, counts in counted:
+        label = nodes.label(key)
+        totals = _totals(label, counts)
         if totals is not None:
-            here = (totals > 0).take(nodes.codes(per_node[0]), mode="wrap")
+            here = (totals > 0).take(label.codes[: len(nodes)], mode="wrap")
             near = here if near is None else near | here
     return near
 
@@ -202,17 +201,18 @@ def _first_broken(length: int, unmet: Mask | None, avoided: Mask | None, refused
 
 def _weighted_sum(nodes: NodeTable, weighted: Iterable[tuple[int, PerNode]]) -> IntColumn | None:
     """The sum of all weights in each node's domains; None if no pod was counted in any domain."""
-    by_key: dict[str, IntColumn] = {}
-    for weight, per_node in weighted:
-        totals = _totals(nodes, per_node)
+    by_key: dict[str, tuple[LabelColumn, IntColumn]] = {}
+    for weight, (key, counts) in weighted:
+        known = by_key.get(key)
+        label = nodes.label(key) if known is None else known[0]
+        totals = _totals(label, counts)
         if totals is not None:
-            key = per_node[0]
-            by_key[key] = totals * weight + by_key.get(key, 0)
+            by_key[key] = (label, totals * weight if known is None else totals * weight + known[1])
     if not by_key:
         return None
     raw = np.zeros(len(nodes), dtype=np.int64)
-    for key, totals in by_key.items():
-        raw += totals.take(nodes.codes(key), mode="wrap")
+    for label, totals in by_key.values():
+        raw += totals.take(label.codes[: len(nodes)], mode="wrap")
     return raw
 
 

@@ -146,10 +146,11 @@ class Controller:
         readiness = self._evaluate(topology, self.view)
         if not readiness.is_effective:
             return await self._disable(topology, readiness)
+        nodes_seen = self._triggers.nodes_seen
         counted = await self._counter.count(topology, readiness)
         if counted is None:
             return Result(_STALE_SECONDS)
-        self._triggers.wait_for_nodes(key, counted.members, counted.pods)
+        self._triggers.wait_for_nodes(key, counted.members, counted.pods, since=nodes_seen)
         if counted.target is not None:  # without its size, percentages and so levels are unknown
             await self._annotate(counted, counted.target)
         wait = soonest(await self._rescheduler.run(counted), await self._returner.run(counted))

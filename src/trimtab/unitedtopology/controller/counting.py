@@ -70,8 +70,8 @@ class StatusCounter:
         self._metrics = metrics
         self._recorder = recorder
         self._on_ignored = on_ignored
-        self._ignoring: dict[Key, int] = {}
-        """The generation of each UnitedTopology of which ignored patches were reported."""
+        self._ignoring: dict[Key, tuple[str, int]] = {}
+        """The UID and generation of each UnitedTopology of which ignored patches were reported."""
         self.reservations = ReservationAges(client.clock)
 
     async def count(self, topology: UnitedTopology, readiness: Readiness) -> CountedTopology | None:
@@ -179,11 +179,11 @@ class StatusCounter:
 
     def _report_ignored(self, topology: UnitedTopology, members: Sequence[Member]) -> None:
         """Report pods that may have patches that were not compared with them, once for each generation."""
-        key, generation = key_of(topology), topology.metadata.generation
+        key, version = key_of(topology), (topology.metadata.uid, topology.metadata.generation)
         ignoring = [member.name for member in members if member.ignores_patches]
-        if self._on_ignored is None or not ignoring or self._ignoring.get(key) == generation:
+        if self._on_ignored is None or not ignoring or self._ignoring.get(key) == version:
             return
-        self._ignoring[key] = generation
+        self._ignoring[key] = version
         reason = (
             f"spec.subsets[*].patch: to find the subsets of {len(ignoring)} pods without a reservation (such as "
             f"{ignoring[0]}) more than {MAX_MERGED} patches would have to be merged with each; only these were compared"

@@ -28,6 +28,8 @@ class Triggers:
     def __init__(self, view: View, queue: WorkQueue[Key]) -> None:
         self._view = view
         self._queue = queue
+        self.nodes_seen = 0
+        """How many nodes were added so far."""
         self._awaited: dict[Key, frozenset[str]] = {}
         """The nodes that UnitedTopologies wait for, by name."""
         view.topologies.subscribe(
@@ -41,11 +43,13 @@ class Triggers:
         view.pods.subscribe(added=self._pod, updated=self._pod_changed, deleted=self._pod)
         view.nodes.subscribe(added=self._node)
 
-    def wait_for_nodes(self, key: Key, members: Sequence[Member], pods: Sequence[Pod]) -> None:
+    def wait_for_nodes(self, key: Key, members: Sequence[Member], pods: Sequence[Pod], *, since: int) -> None:
         """Enqueue a UnitedTopology when the nodes of unmatched pods are seen: without the labels of its node, a pod
-        cannot be matched."""
-        unmatched = (pod.spec.node_name for pod, member in zip(pods, members, strict=True) if not member.subset)
+        cannot be matched. `since` is `nodes_seen` before they were matched: a node may have been added meanwhile."""
+        unmatched = {pod.spec.node_name for pod, member in zip(pods, members, strict=True) if not member.subset}
         awaited = frozenset(name for name in unmatched if name and Key(name) not in self._view.nodes.store)
+        if since != self.nodes_seen and unmatched - awaited - {""}:
+            self._queue.add(key)
         if awaited:
             self._awaited[key] = awaited
         else:
@@ -81,6 +85,7 @@ class Triggers:
             self._pod(old)
 
     def _node(self, node: Node) -> None:
+        self.nodes_seen += 1
         for key, names in self._awaited.items():
             if node.metadata.name in names:
                 self._awaited[key] = names - {node.metadata.name}

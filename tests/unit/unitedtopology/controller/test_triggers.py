@@ -75,7 +75,7 @@ def of_web(name: str, *, topology: str = "") -> PodBuilder:
 async def test_a_node_that_is_seen_later_enqueues_those_that_wait_for_it(stage: Stage) -> None:
     """Once: the labels of the node are known from then on."""
     pods = [of_web("p1").on("n1").build(), of_web("p2").on("n2").build()]
-    stage.triggers.wait_for_nodes(WEB, [Member("p1"), Member("p2")], pods)
+    stage.triggers.wait_for_nodes(WEB, [Member("p1"), Member("p2")], pods, since=stage.triggers.nodes_seen)
     stage.put("/api/v1", "nodes", node("n3").tree())
     assert await stage.enqueued() == []
     stage.put("/api/v1", "nodes", node("n1").tree())
@@ -90,8 +90,8 @@ async def test_a_node_that_is_seen_later_enqueues_those_that_wait_for_it(stage: 
 async def test_nodes_that_are_no_longer_needed_are_not_waited_for(stage: Stage) -> None:
     """Each recount replaces what the one before waited for, and a UnitedTopology that is gone waits for none."""
     pods = [of_web("p1").on("n1").build(), of_web("p2").on("n2").build()]
-    stage.triggers.wait_for_nodes(WEB, [Member("p1"), Member("p2")], pods)
-    stage.triggers.wait_for_nodes(WEB, [Member("p1", subset="a"), Member("p2")], pods)
+    stage.triggers.wait_for_nodes(WEB, [Member("p1"), Member("p2")], pods, since=stage.triggers.nodes_seen)
+    stage.triggers.wait_for_nodes(WEB, [Member("p1", subset="a"), Member("p2")], pods, since=stage.triggers.nodes_seen)
     stage.put("/api/v1", "nodes", node("n1").tree())
     assert await stage.enqueued() == []
     stage.triggers.forget(WEB)
@@ -99,12 +99,26 @@ async def test_nodes_that_are_no_longer_needed_are_not_waited_for(stage: Stage) 
     assert await stage.enqueued() == []
 
 
+async def test_a_node_that_is_seen_while_pods_are_matched_enqueues_at_once(stage: Stage) -> None:
+    """They may have been matched without it; not if no node was seen, or all pods have a subset."""
+    before = stage.triggers.nodes_seen
+    stage.put("/api/v1", "nodes", node("n1").tree())
+    assert await stage.enqueued() == []
+    pods = [of_web("p1").on("n1").build()]
+    stage.triggers.wait_for_nodes(WEB, [Member("p1", subset="a")], pods, since=before)
+    stage.triggers.wait_for_nodes(WEB, [Member("p1")], pods, since=stage.triggers.nodes_seen)
+    assert await stage.enqueued() == []
+    stage.triggers.wait_for_nodes(WEB, [Member("p1")], pods, since=before)
+    assert await stage.enqueued() == [WEB]
+
+
 async def test_only_nodes_of_unmatched_pods_that_are_not_cached_are_waited_for(stage: Stage) -> None:
     """A pod with a subset needs no labels, a cached node is known already, and a pod without a node has none."""
     stage.put("/api/v1", "nodes", node("known").tree())
     assert await stage.enqueued() == []
     pods = [of_web("p1").on("n1").build(), of_web("p2").on("known").build(), of_web("p3").build()]
-    stage.triggers.wait_for_nodes(WEB, [Member("p1", subset="a"), Member("p2"), Member("p3")], pods)
+    members = [Member("p1", subset="a"), Member("p2"), Member("p3")]
+    stage.triggers.wait_for_nodes(WEB, members, pods, since=stage.triggers.nodes_seen)
     for name in ("n1", "known"):
         if name == "known":
             stage.server.drop("/api/v1", "nodes", name)
