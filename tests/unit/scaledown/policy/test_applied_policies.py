@@ -206,6 +206,37 @@ async def test_conflicts_are_computed_again_when_a_workload_is_gone_before_it_wa
     assert groups.conflicting_with(workload_ref(one)) == ()
 
 
+async def test_nothing_is_kept_of_namespaces_without_policies(cluster: PolicyCluster) -> None:
+    """Nor of those whose policies are gone."""
+    kept = cluster.controller.groups._policies  # noqa: SLF001
+    await cluster.deploy(1)
+    assert applied(cluster) is None
+    for keep in (True, False):
+        assert kept.find(WorkloadRef("apps/v1", "Deployment", "other", "web", "u"), keep=keep) is None
+    assert len(kept) == 0
+    await cluster.policy()
+    assert applied(cluster) == "web"
+    assert len(kept) == 1
+    await cluster.drop_policy()
+    assert applied(cluster) is None
+    assert len(kept) == 0
+
+
+async def test_nothing_is_kept_of_workloads_that_are_gone(cluster: PolicyCluster) -> None:
+    """The policies of their namespace are, while there are any."""
+    kept = cluster.controller.groups._policies  # noqa: SLF001
+    await cluster.deploy(1)
+    await cluster.policy()
+    assert kept._found.keys() == {"default"}  # noqa: SLF001
+    await cluster.user.delete(Deployment, "web", namespace="default")
+    for name in await replica_sets(cluster):
+        await cluster.user.delete(ReplicaSet, name, namespace="default")
+    await cluster.look()
+    assert kept._found == {}  # noqa: SLF001
+    await cluster.drop_policy()
+    assert len(kept) == 0
+
+
 async def test_other_tasks_run_while_many_workloads_are_looked_up(
     cluster: PolicyCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
