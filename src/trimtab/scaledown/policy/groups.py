@@ -160,13 +160,15 @@ class Groups:
 
     def conflicting_with(self, top: WorkloadRef) -> tuple[WorkloadRef, ...]:
         """The workloads that select the same pods, or some of them (see `conflicts`); computed once for a namespace,
-        until the selector or template of a workload changes."""
+        until the selector, the owner or the labels of the pods of a workload change, or it is gone."""
+        if top.uid not in self._refs:
+            return conflicts.conflicting_workloads(top, self._tops_in(top.namespace))
+        if top.is_managed:  # and its owner is gone
+            return ()
         known = self._conflicts.get(top.namespace)
         if known is None:
             known = self._conflicts[top.namespace] = conflicts.conflicts_by_uid(self._tops_in(top.namespace))
-        if top.uid in self._refs:
-            return known.get(top.uid, ())
-        return conflicts.conflicting_workloads(top, self._tops_in(top.namespace))
+        return known.get(top.uid, ())
 
     def policy_for(self, ref: WorkloadRef) -> EffectivePolicy | None:
         """The policy that applies to a workload. Explicit ranks replace the strategies of a default policy."""

@@ -206,6 +206,20 @@ async def test_conflicts_are_computed_again_when_a_workload_is_gone_before_it_wa
     assert groups.conflicting_with(workload_ref(one)) == ()
 
 
+async def test_no_conflicts_are_kept_of_a_namespace_without_workloads(cluster: PolicyCluster) -> None:
+    """Though a ReplicaSet is looked up after its Deployment is gone, as when a namespace is deleted."""
+    groups = cluster.controller.groups
+    await cluster.deploy(1)
+    await cluster.policy(selector={})
+    (ref,) = [each for each in groups.refs_in("default") if each.kind == "ReplicaSet"]
+    assert groups._conflicts.keys() == {"default"}  # noqa: SLF001
+    cluster.view.deployments.informer._remove(Key("default/web"))  # noqa: SLF001 - and the ReplicaSet not yet
+    assert groups.conflicting_with(ref) == ()
+    cluster.view.sets.informer._remove(Key(f"default/{ref.name}"))  # noqa: SLF001
+    assert groups.conflicting_with(ref) == ()
+    assert groups._conflicts == {}  # noqa: SLF001
+
+
 async def test_nothing_is_kept_of_namespaces_without_policies(cluster: PolicyCluster) -> None:
     """Nor of those whose policies are gone."""
     kept = cluster.controller.groups._policies  # noqa: SLF001
