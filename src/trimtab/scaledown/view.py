@@ -127,7 +127,7 @@ class View(CacheGroup):
         found = self.namespaces.get(Key(name))
         return {} if found is None else found.metadata.labels
 
-    def policies_in(self, namespace: str) -> Iterable[ScaleDownPolicy]:
+    def policies_in(self, namespace: str) -> list[ScaleDownPolicy]:
         """The policies of a namespace."""
         return self.policies.store.by(BY_NAMESPACE, namespace)
 

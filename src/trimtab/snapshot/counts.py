@@ -6,25 +6,30 @@ one tally serves every key and every choice of eligible nodes (a constraint's no
 that count for the next).
 
 A tally that has not been requested for long is dropped; the next request counts again, with one scan. There are at most
-so many: each takes memory for every node, and users choose the selectors.
+so many: each takes memory for every node, and users choose the selectors. When there are, a tenth of them are dropped,
+those whose last request is longest ago: to find and remove them is not repeated for each new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab.api.selectors import Operator, Selector
-from trimtab.snapshot.columns import IntColumn, grown
+from trimtab.snapshot.columns import IntColumn, Mask, grown
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.pods import NOWHERE, PodTable
 
 IDLE_REQUESTS = 10_000
-"""A tally is dropped after that many requests for other tallies."""
-MAX_TALLIES = 1024
-"""At 5,000 nodes 40 MB."""
+"""A tally is dropped after that many requests for other tallies, or a tenth more."""
+MIN_TALLIES = 1024
+"""How many tallies are kept, however many nodes there are: at 5,000 nodes 40 MB."""
+MAX_TALLIES = 4096
+"""How many are kept where nodes are few: an event of a pod may change all of them."""
+MAX_CELLS = 5_000 * MIN_TALLIES
+"""The counts of all tallies together, of which each has one for every node, where there are more than `MIN_TALLIES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,10 @@ class TallyBook:
         self._pods = pods
         self._nodes = nodes
         self._tallies: dict[Hashable, _Tally] = {}
-        self._by_labels: dict[int, tuple[_Tally, ...]] = {}
+        self._by_labels: dict[int, list[_Tally]] = {}
         self._requests = 0
+        self._searched = 0
+        """The request at which idle tallies were searched for last."""
 
     def __len__(self) -> int:
         return len(self._tallies)
@@ -66,12 +73,12 @@ class TallyBook:
         tally = self._tallies.get(key)
         if tally is None:
             self._drop_idle()
-            tally = _Tally(key, self._count(key), self._requests)
-            self._tallies[key] = tally
-            self._by_labels.clear()
+            self._drop_surplus()
+            tally = self._add(key)
         tally.requested = self._requests
         if len(tally.per_node) < len(self._nodes):
             tally.per_node = grown(tally.per_node, self._nodes.capacity)
+            self._drop_surplus()
         return tally.per_node[: len(self._nodes)]
 
     def adjust(self, labels: int, node: int, *, terminating: bool, sign: int) -> None:
@@ -87,11 +94,20 @@ class TallyBook:
         """Forget a set of labels that no pod has any more: its number may be reused."""
         self._by_labels.pop(labels, None)
 
-    def _of(self, labels: int) -> tuple[_Tally, ...]:
+    def _of(self, labels: int) -> list[_Tally]:
         known = self._by_labels.get(labels)
         if known is None:
-            known = self._by_labels[labels] = tuple(t for t in self._tallies.values() if self._matches(t.key, labels))
+            known = self._by_labels[labels] = [t for t in self._tallies.values() if self._matches(t.key, labels)]
         return known
+
+    def _add(self, key: TallyKey) -> _Tally:
+        """Count all pods, and add the tally to the sets of labels that it counts."""
+        matching = np.array(self._matching(key), dtype=np.bool_)
+        tally = self._tallies[key] = _Tally(key, self._count(key, matching), self._requests)
+        for labels in np.flatnonzero(matching).tolist():
+            if labels in self._by_labels:
+                self._by_labels[labels].append(tally)
+        return tally
 
     def _matches(self, key: TallyKey, labels: int) -> bool:
         row = self._pods.labels.rows[labels]
@@ -112,10 +128,9 @@ class TallyBook:
             for row in rows
         ]
 
-    def _count(self, key: TallyKey) -> IntColumn:
-        """Count all pods: one selector match for each set of labels, then one scan."""
+    def _count(self, key: TallyKey, sets: Mask) -> IntColumn:
+        """Count all pods with these sets of labels, in one scan."""
         pods = self._pods
-        sets = np.array(self._matching(key), dtype=np.bool_)
         per_node = np.zeros(self._nodes.capacity, dtype=np.int64)
         if not sets.any():
             return per_node
@@ -135,8 +150,27 @@ class TallyBook:
         return placed
 
     def _drop_idle(self) -> None:
-        idle = [key for key, tally in self._tallies.items() if self._requests - tally.requested > IDLE_REQUESTS]
-        if not idle and len(self._tallies) >= MAX_TALLIES:
-            idle = [min(self._tallies, key=lambda key: self._tallies[key].requested)]
-        for key in idle:
-            del self._tallies[key]
+        """Drop tallies that have not been requested for long; all are searched once in many requests."""
+        if self._requests - self._searched < IDLE_REQUESTS // 10:
+            return
+        self._searched = self._requests
+        self._drop([each for each in self._tallies.values() if self._requests - each.requested > IDLE_REQUESTS])
+
+    def _drop_surplus(self) -> None:
+        """Make room for a tenth of the limit, if it is reached; it is lower when nodes have been added."""
+        limit = max(MIN_TALLIES, min(MAX_TALLIES, MAX_CELLS // self._nodes.capacity))
+        if len(self._tallies) < limit:
+            return
+        kept = limit - max(1, limit // 10)
+        oldest_first = sorted(self._tallies.values(), key=lambda each: each.requested)
+        self._drop(oldest_first[: len(oldest_first) - kept])
+
+    def _drop(self, tallies: Sequence[_Tally]) -> None:
+        if not tallies:
+            return
+        dropped = set(tallies)
+        for tally in dropped:
+            del self._tallies[tally.key]
+        for labels, known in self._by_labels.items():
+            if not dropped.isdisjoint(known):
+                self._by_labels[labels] = [each for each in known if each not in dropped]

@@ -24,25 +24,36 @@ class AppliedPolicies:
         view.policies.subscribe(added=self._forget_namespace)
         view.policies.subscribe(updated=self._changed, deleted=self._forget_namespace)
 
+    def __len__(self) -> int:
+        """The number of namespaces of which anything is kept: at most those that have policies."""
+        return len(self._tables.keys() | self._found.keys())
+
     def find(self, ref: WorkloadRef, *, keep: bool) -> EffectivePolicy | None:
-        """The policy that applies to a workload; it is kept, if asked, until `forget`."""
-        kept = self._found.setdefault(ref.namespace, {})
-        known = kept.get(ref.uid)
+        """The policy that applies to a workload; it is kept, if asked, until `forget`. Of a namespace without policies
+        nothing is."""
+        known = self._found.get(ref.namespace, {}).get(ref.uid)
         if known is not None and _is_matched_alike(known[0], ref):
             return known[1]
-        found = self._table(ref.namespace).policy_for(ref)
+        table = self._table(ref.namespace)
+        if table is None:
+            return None
+        found = table.policy_for(ref)
         if keep:
-            kept[ref.uid] = (ref, found)
+            self._found.setdefault(ref.namespace, {})[ref.uid] = (ref, found)
         return found
 
     def forget(self, namespace: str, uid: str) -> None:
         """Forget a workload that is gone."""
-        self._found.get(namespace, {}).pop(uid, None)
+        kept = self._found.get(namespace, {})
+        kept.pop(uid, None)
+        if not kept:
+            self._found.pop(namespace, None)
 
-    def _table(self, namespace: str) -> PolicyTable:
+    def _table(self, namespace: str) -> PolicyTable | None:
+        """The policies of a namespace; None where it has none."""
         table = self._tables.get(namespace)
-        if table is None:
-            table = self._tables[namespace] = PolicyTable(self._view.policies_in(namespace))
+        if table is None and (policies := self._view.policies_in(namespace)):
+            table = self._tables[namespace] = PolicyTable(policies)
         return table
 
     def _forget_namespace(self, policy: ScaleDownPolicy) -> None:

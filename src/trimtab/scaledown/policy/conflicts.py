@@ -5,8 +5,10 @@ Two such workloads create and delete each other's pods without end; no policy ap
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from trimtab.api.selectors import Operator, Selector, needed_labels
 from trimtab.scaledown.policy.workloads import WorkloadRef
@@ -48,8 +50,9 @@ def conflicts_by_uid(workloads: Iterable[WorkloadRef]) -> dict[str, tuple[Worklo
     Of a workload with more than `MOST`, so many are found: which ones depends on nothing but the workloads. One with
     more than `MAX_LABELS` is left out: hundreds of these would be compared for long.
     """
-    search = _Search(sorted((each for each in workloads if not is_large(each)), key=str))
-    return {uid: tuple(sorted(others.values(), key=str)) for uid, others in search.found.items() if others}
+    groups = _equal_workloads(sorted((each for each in workloads if not is_large(each)), key=str))
+    _Search(groups)
+    return {uid: others for group in groups for uid, others in group.conflicts()}
 
 
 def is_large(ref: WorkloadRef) -> bool:
@@ -62,47 +65,136 @@ Mark = tuple[str, str | None] | None
 """Something that pods have: a label with a value; a label with any (None for the value); or nothing in particular."""
 
 
+@dataclass(slots=True, eq=False)
+class _EqualWorkloads:
+    """Workloads with the same selector, labels of pods and owner, none of which owns another workload.
+
+    A workload that owns others is alone in its group. So what holds for one workload of each of two groups holds for
+    all: they conflict, or they do not. The same is true of any two workloads within one.
+    """
+
+    members: list[WorkloadRef] = field(default_factory=list)
+    conflicting: dict[_EqualWorkloads, None] = field(default_factory=dict)
+    """Groups whose workloads conflict with these; no more than are needed for `MOST` conflicts of each."""
+    found: int = 0
+    """How many conflicts each of the workloads has with those."""
+
+    @property
+    def first(self) -> WorkloadRef:
+        """The workload that is compared for all of them."""
+        return self.members[0]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough conflicts have been found."""
+        return self.found >= MOST
+
+    def compare(self, other: _EqualWorkloads) -> None:
+        """Add the conflicts of both, if the other group selects the pods of this one."""
+        if other in self.conflicting or self in other.conflicting or (self.is_full and other.is_full):
+            return
+        last = other.members[-1]  # not the first: a group is compared with itself, too
+        if _selects(last, self.first) and not _are_related(self.first, last):
+            self.add(other)
+            if other is not self:
+                other.add(self)
+
+    def add(self, other: _EqualWorkloads) -> None:
+        """Add a group that conflicts with this one, unless enough have been found."""
+        if not self.is_full:
+            self.conflicting[other] = None
+            self.found += len(other.members) - (other is self)
+
+    def conflicts(self) -> Iterator[tuple[str, tuple[WorkloadRef, ...]]]:
+        """The UID of each workload that has conflicts, and at most `MOST` of these."""
+        if not self.conflicting:
+            return
+        others = chain.from_iterable(each.members for each in self.conflicting)
+        chosen = sorted(islice(others, MOST + 1), key=str)  # one more: it may be the workload itself
+        for ref in self.members:
+            yield ref.uid, tuple(each for each in chosen if each is not ref)[:MOST]
+
+
+def _equal_workloads(refs: Sequence[WorkloadRef]) -> list[_EqualWorkloads]:
+    owners = {ref.owner_uid for ref in refs}
+    found: defaultdict[Hashable, _EqualWorkloads] = defaultdict(_EqualWorkloads)
+    for ref in refs:
+        alone = ref.uid if ref.uid in owners else ""
+        labels = frozenset(ref.pod_labels.items())
+        found[ref.namespace, ref.selector, labels, ref.owner_uid, alone].members.append(ref)
+    return list(found.values())
+
+
+class _Selecting:
+    """Groups that may select the same pods, by the owner of their workloads."""
+
+    def __init__(self) -> None:
+        self._by_owner: dict[str, list[_EqualWorkloads]] = {}
+        self._open: dict[str, list[_EqualWorkloads]] | None = None
+        """The same without groups that have enough conflicts; None until a group that has enough is compared."""
+
+    def add(self, group: _EqualWorkloads) -> None:
+        """Add a group, before any is compared."""
+        self._by_owner.setdefault(group.first.owner_uid, []).append(group)
+
+    def compared_with(self, group: _EqualWorkloads) -> Iterator[_EqualWorkloads]:
+        """The groups that may conflict with this one: those of its own owner do not."""
+        own = group.first.owner_uid
+        if group.is_full:
+            yield from self._open_besides(own)
+            return
+        for owner, others in self._by_owner.items():
+            if not owner or owner != own:
+                yield from others
+
+    def _open_besides(self, own: str) -> Iterator[_EqualWorkloads]:
+        if self._open is None:
+            self._open = dict(self._by_owner)
+        for owner in [each for each in self._open if not each or each != own]:
+            others = self._open[owner] = [each for each in self._open[owner] if not each.is_full]
+            if not others:
+                del self._open[owner]
+            yield from others
+
+
 class _Search:
     """Finds the conflicts of all workloads of a namespace.
 
-    A workload that selects by labels is compared only with those whose pods have the rarest of these. None is compared
-    for a pair of workloads that both have `MOST` conflicts, so that 1,000 workloads with equal labels, each of which
-    conflicts with all others, are not compared a million times.
+    Groups are compared, not workloads: 1,000 ReplicaSets of one owner with equal labels are one group. A group that
+    selects by labels is compared only with those whose pods have the rarest of these, and all labels that must have one
+    value. None is compared for a pair of groups that both have `MOST` conflicts, so that 1,000 workloads, each of
+    which conflicts with all others, are not compared a million times.
     """
 
-    def __init__(self, refs: Sequence[WorkloadRef]) -> None:
-        self.found: dict[str, dict[str, WorkloadRef]] = {ref.uid: {} for ref in refs}
-        self._by_mark: dict[Mark, list[WorkloadRef]] = {}
-        """The workloads that may select pods with a mark."""
-        frequency = Counter(mark for ref in refs for mark in _marks(ref))
-        for ref in refs:
-            for mark in min(_needed(ref.selector), key=lambda marks: sum(map(frequency.__getitem__, marks))):
-                self._by_mark.setdefault(mark, []).append(ref)
-        self._open = dict(self._by_mark)
-        """The same without workloads that have enough conflicts."""
-        for ref in refs:
-            for mark in _marks(ref):
-                if mark in self._by_mark:
-                    self._compare(ref, mark)
+    def __init__(self, groups: Sequence[_EqualWorkloads]) -> None:
+        self._keys: dict[Mark, dict[tuple[str, ...], None]] = {}
+        """The labels that must have one value in the selectors that need a mark; those of one selector together."""
+        self._selecting: dict[Hashable, _Selecting] = {}
+        """The groups that may select pods, by a mark and by these labels and values."""
+        frequency = Counter(mark for group in groups for mark in _marks(group.first))
+        for group in groups:
+            self._add(group, frequency)
+        for group in groups:
+            self._compare(group)
 
-    def _compare(self, ref: WorkloadRef, mark: Mark) -> None:
-        """Find the workloads among those of a mark that select the pods of this one."""
-        own = self.found[ref.uid]
-        if len(own) < MOST:
-            others = self._by_mark[mark]
-        else:
-            others = self._open[mark] = [each for each in self._open[mark] if len(self.found[each.uid]) < MOST]
-        for other in others:
-            theirs = self.found[other.uid]
-            is_known = other.uid in own or ref.uid in theirs or (len(own) >= MOST and len(theirs) >= MOST)
-            if not is_known and _selects(other, ref) and not _are_related(ref, other):
-                _add(own, other)
-                _add(theirs, ref)
+    def _add(self, group: _EqualWorkloads, frequency: Counter[Mark]) -> None:
+        selector = group.first.selector
+        if selector.nothing:
+            return
+        equal = [labels[0] for labels in needed_labels(selector) if len(labels) == 1]
+        keys, values = tuple(key for key, _ in equal), tuple(value for _, value in equal)
+        for mark in min(_needed(selector), key=lambda marks: sum(map(frequency.__getitem__, marks))):
+            self._keys.setdefault(mark, {})[keys] = None
+            self._selecting.setdefault((mark, keys, values), _Selecting()).add(group)
 
-
-def _add(found: dict[str, WorkloadRef], other: WorkloadRef) -> None:
-    if len(found) < MOST:
-        found[other.uid] = other
+    def _compare(self, group: _EqualWorkloads) -> None:
+        """Find the groups that select the pods of this one."""
+        get = group.first.pod_labels.get
+        for mark in _marks(group.first):
+            for keys in self._keys.get(mark, ()):
+                found = self._selecting.get((mark, keys, tuple(map(get, keys))))
+                for other in () if found is None else found.compared_with(group):
+                    group.compare(other)
 
 
 def _marks(ref: WorkloadRef) -> Iterator[Mark]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from trimtab.api.documents import Document
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
-from trimtab.api.selectors import is_key
+from trimtab.api.selectors import Selector, is_key
 from trimtab.ranking.explicit import GroupCosts, group_cost_name
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.policy import conflicts, effective, explicit_ranks
@@ -95,7 +95,9 @@ class Groups:
         self._refs: dict[str, tuple[str, WorkloadRef]] = {}
         self._conflicts: dict[str, Mapping[str, tuple[WorkloadRef, ...]]] = {}
         for kind in view.kinds:
-            view.cache(kind).subscribe(added=self._changed_selectors, updated=self._changed, deleted=self._gone)
+            # Two handlers, as in `AppliedPolicies`: a change that is reported as an addition has no earlier version.
+            view.cache(kind).subscribe(added=self._drop_conflicts)
+            view.cache(kind).subscribe(updated=self._changed, deleted=self._gone)
 
     def covers(self, namespace: str) -> bool:
         """Whether this Trimtab is responsible for a namespace."""
@@ -158,13 +160,15 @@ class Groups:
 
     def conflicting_with(self, top: WorkloadRef) -> tuple[WorkloadRef, ...]:
         """The workloads that select the same pods, or some of them (see `conflicts`); computed once for a namespace,
-        until the selector or template of a workload changes."""
+        until the selector, the owner or the labels of the pods of a workload change, or it is gone."""
+        if top.uid not in self._refs:
+            return conflicts.conflicting_workloads(top, self._tops_in(top.namespace))
+        if top.is_managed:  # and its owner is gone
+            return ()
         known = self._conflicts.get(top.namespace)
         if known is None:
             known = self._conflicts[top.namespace] = conflicts.conflicts_by_uid(self._tops_in(top.namespace))
-        if top.uid in self._refs:
-            return known.get(top.uid, ())
-        return conflicts.conflicting_workloads(top, self._tops_in(top.namespace))
+        return known.get(top.uid, ())
 
     def policy_for(self, ref: WorkloadRef) -> EffectivePolicy | None:
         """The policy that applies to a workload. Explicit ranks replace the strategies of a default policy."""
@@ -253,21 +257,34 @@ class Groups:
         self._refs[metadata.uid] = (metadata.resource_version, ref)
         return ref
 
-    def _changed_selectors(self, workload: Workload) -> None:
-        self._conflicts.pop(workload.metadata.namespace, None)
+    def _drop_conflicts(self, workload: Workload) -> None:
+        """Drop the conflicts of a namespace where a workload takes part in them: rollouts, which are frequent, add and
+        delete ReplicaSets of Deployments, and these do not (see `_tops_in`)."""
+        if not self._view.is_managed(workload):
+            self._conflicts.pop(workload.metadata.namespace, None)
 
     def _changed(self, old: Workload, new: Workload) -> None:
-        """A new size, which is frequent, has no effect on conflicts."""
+        """A new size or image, which is frequent, has no effect on conflicts. A workload that is adopted or released
+        may have taken part in them before, or may from now on."""
         before, after = old.spec, new.spec
         is_adopted = old.metadata.owner_references != new.metadata.owner_references
         is_edited = old.metadata.generation != new.metadata.generation
-        if is_adopted or (is_edited and (before.selector, before.template) != (after.selector, after.template)):
-            self._changed_selectors(new)
+        is_edited = is_edited and (before.selector, before.template) != (after.selector, after.template)
+        if is_adopted or (is_edited and self._compared(old) != self._compared(new)):
+            self._drop_conflicts(old)
+            self._drop_conflicts(new)
+
+    def _compared(self, workload: Workload) -> tuple[Selector, Mapping[str, str]]:
+        """What conflicts depend on, besides the owner."""
+        ref = workload_ref(workload, self._view.owners)
+        return ref.selector, ref.pod_labels
 
     def _gone(self, workload: Workload) -> None:
-        self._changed_selectors(workload)
-        self._refs.pop(workload.metadata.uid, None)
-        self._policies.forget(workload.metadata.namespace, workload.metadata.uid)
+        metadata = workload.metadata
+        known = self._refs.pop(metadata.uid, None)
+        if known is not None and not known[1].is_managed:  # as it was when conflicts were computed
+            self._conflicts.pop(metadata.namespace, None)
+        self._policies.forget(metadata.namespace, metadata.uid)
 
     def _top(self, ref: WorkloadRef) -> WorkloadRef:
         if ref.owner is None or not ref.is_managed:

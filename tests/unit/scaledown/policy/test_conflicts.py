@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -37,15 +37,25 @@ some_requirements = st.one_of(
 some_selectors = st.one_of(
     st.just(NOTHING), st.builds(lambda found: Selector(tuple(found)), st.lists(some_requirements, max_size=3))
 )
+some_owners = st.sampled_from(["", "", "o1", "o2", "u1", "u2"])
+"""None, workloads elsewhere, and workloads that may be among those of a test."""
 some_workloads = st.lists(
-    st.builds(workload, st.integers(0, 30), some_labels, some_selectors, st.sampled_from(["", "", "o1", "o2"])),
+    st.builds(workload, st.integers(0, 30), some_labels, some_selectors, some_owners),
     max_size=12,
     unique_by=lambda ref: ref.uid,
 )
 
 
+@st.composite
+def some_equal_workloads(draw: st.DrawFn) -> list[WorkloadRef]:
+    """Workloads of which many have the same labels and selector; one of them may own others, or itself."""
+    kinds = draw(st.lists(st.tuples(some_labels, some_selectors), min_size=1, max_size=3))
+    chosen = draw(st.lists(st.tuples(st.sampled_from(kinds), some_owners), max_size=12))
+    return [workload(at, labels, selector, owner) for at, ((labels, selector), owner) in enumerate(chosen)]
+
+
 @settings(deadline=None, max_examples=200)
-@given(some_workloads)
+@given(some_workloads | some_equal_workloads())
 def test_conflicts_of_a_namespace_equal_those_of_each_workload(refs: list[WorkloadRef]) -> None:
     """Computed at once and one by one, in which each is compared with all."""
     found = conflicts.conflicts_by_uid(refs)
@@ -53,7 +63,7 @@ def test_conflicts_of_a_namespace_equal_those_of_each_workload(refs: list[Worklo
 
 
 @settings(deadline=None, max_examples=200)
-@given(some_workloads, st.integers(1, 4), st.randoms(use_true_random=False))
+@given(some_workloads | some_equal_workloads(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_of_many_conflicts_some_are_found(refs: list[WorkloadRef], most: int, rng: random.Random) -> None:
     """As many as are wanted, for each workload; which ones does not depend on the order of the workloads."""
     with pytest.MonkeyPatch.context() as patch:
@@ -94,6 +104,64 @@ def test_workloads_that_share_some_labels_are_compared_by_their_own(comparisons:
     refs = [workload(at, {"app": "shop", "component": f"c{at}"}) for at in range(200)]
     assert conflicts.conflicts_by_uid(refs) == {}
     assert len(comparisons) <= 200
+
+
+def of_one_owner(at: int) -> WorkloadRef:
+    """A ReplicaSet with the same labels as others."""
+    return workload(at, {"app": "web"}, owner="o")
+
+
+def of_one_owner_with_labels_of_its_own(at: int) -> WorkloadRef:
+    """A ReplicaSet that selects the pods of all others."""
+    return workload(at, {"app": "web", "release": f"r{at}"}, from_labels({"app": "web"}), owner="o")
+
+
+def by_binary_labels(at: int) -> WorkloadRef:
+    """A workload with eight labels, each of which half of all workloads have."""
+    return workload(at, {f"b{bit}": str(at >> bit & 1) for bit in range(8)})
+
+
+def by_binary_expressions(at: int) -> WorkloadRef:
+    """The same, with the selector written as expressions."""
+    labels = by_binary_labels(at).pod_labels
+    return workload(at, labels, Selector(tuple(Requirement(key, Operator.IN, (labels[key],)) for key in labels)))
+
+
+def without_selector(at: int) -> WorkloadRef:
+    """A workload whose selector cannot be read."""
+    return workload(at, {"app": "web"}, NOTHING)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [of_one_owner, of_one_owner_with_labels_of_its_own, by_binary_labels, by_binary_expressions, without_selector],
+)
+def test_workloads_that_do_not_conflict_are_not_all_compared_with_all(
+    made: Callable[[int], WorkloadRef], comparisons: list[Selector]
+) -> None:
+    """None of them ever has enough conflicts."""
+    assert conflicts.conflicts_by_uid(map(made, range(256))) == {}
+    assert len(comparisons) <= 256
+
+
+def test_workloads_of_one_owner_conflict_with_one_of_another(comparisons: list[Selector]) -> None:
+    """They do not conflict with one another, nor with their owner."""
+    owner, other = workload(500, {"app": "web"}), workload(501, {"app": "web"})
+    sets = [workload(at, {"app": "web"}, owner="u500") for at in range(200)]
+    found = conflicts.conflicts_by_uid([owner, other, *sets])
+    assert found["u500"] == (other,)
+    assert len(found["u501"]) == conflicts.MOST
+    assert all(found[each.uid] == (other,) for each in sets)
+    assert len(comparisons) <= 10
+
+
+@pytest.mark.parametrize("surplus", [0, 1, 2])
+def test_equal_workloads_conflict_with_one_another_and_never_with_themselves(surplus: int) -> None:
+    """Around the number of conflicts that are found."""
+    refs = [workload(at, {"app": "web"}) for at in range(conflicts.MOST + surplus)]
+    found = conflicts.conflicts_by_uid(refs)
+    assert {len(others) for others in found.values()} == {min(conflicts.MOST, len(refs) - 1)}
+    assert all(ref not in found[ref.uid] for ref in refs)
 
 
 def test_a_wide_selector_conflicts_with_more_workloads_than_it_reports() -> None:
