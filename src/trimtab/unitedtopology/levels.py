@@ -43,6 +43,9 @@ from trimtab.unitedtopology.targets import Target
 from trimtab.unitedtopology.validation import BackgroundValidation
 from trimtab.unitedtopology.view import BY_CONTROLLER, View
 
+_PASSES = 10
+"""How often a workload's pods are matched with subsets, while they change, before levels are computed all the same."""
+
 
 def bands(topology: UnitedTopology, members: Iterable[Member], *, replicas: int, revision: str) -> dict[str, Band]:
     """The band of each active pod in a subset, by name, for a size and the newest revision."""
@@ -126,14 +129,19 @@ class Levels:
             await self._validation.wait(waiting[0])
 
     async def match_pods(self, kind: str, namespace: str, name: str) -> None:
-        """Match a workload's pods with the subsets; other tasks run in between, and the result is cached."""
-        found = self._target_pods(kind, namespace, name, None)
-        if found is None:
-            return
-        for part in slices(self._view.unmatched(found.pods, found.topology), found.topology):
-            for pod in part:
-                self._view.member(pod, found.topology)
-            await asyncio.sleep(0)
+        """Match a workload's pods with the subsets; other tasks run in between, and the result is cached.
+
+        Pods that were created or changed meanwhile are matched too, and all pods again if the spec has changed.
+        """
+        for _ in range(_PASSES):
+            found = self._target_pods(kind, namespace, name, None)
+            unmatched = [] if found is None else self._view.unmatched(found.pods, found.topology)
+            if found is None or not unmatched:
+                return
+            for part in slices(unmatched, found.topology):
+                for pod in part:
+                    self._view.member(pod, found.topology)
+                await asyncio.sleep(0)
 
     async def matched_bands(
         self, kind: str, namespace: str, name: str, *, replicas: int | None = None

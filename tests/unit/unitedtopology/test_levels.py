@@ -229,6 +229,34 @@ async def test_other_tasks_run_while_pods_are_matched(
     assert len(matched) == 12
 
 
+async def test_pods_that_change_while_others_are_matched_are_matched_too(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as all of them, for a spec that has changed; but not for ever."""
+    cluster.room = 4
+    await cluster.deploy(12)
+    await cluster.create_topology(subset("a", "z1"), subset("b", "z2"))
+    levels, web = cluster.controller.levels, ("Deployment", "default", "web")
+    matched, member_of, changes = list[str](), members_of_subsets.member_of, 1
+    known = cluster.controller.view._members  # noqa: SLF001 - as if each of these pods had changed
+
+    def noted(pod: Pod, *given: Any) -> Member:
+        nonlocal changes
+        if len(matched) % 4 == 3 and changes:
+            changes -= 1
+            known.clear()
+        matched.append(pod.metadata.name)
+        return member_of(pod, *given)
+
+    monkeypatch.setattr(view, "member_of", noted)
+    known.clear()
+    await levels.match_pods(*web)
+    assert Counter(Counter(matched).values()) == {1: 1, 2: 3}, "the last one was matched after the change"
+    changes = 1000
+    known.clear()
+    await levels.match_pods(*web)
+
+
 async def test_few_pods_are_matched_at_once(cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as those that have changed since; without a UnitedTopology there is nothing to match."""
     cluster.room = 1
