@@ -35,7 +35,7 @@ from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import Factory
 from trimtab.ranking.victims import Options
 from trimtab.scaledown.intent import reviews
-from trimtab.scaledown.intent.gate import no_tiers
+from trimtab.scaledown.intent.gate import no_match, no_tiers
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
@@ -142,6 +142,7 @@ class _ScaleDowns:
             on_plan=self._reports.record,
             prepare=topologies.preparation.prepare if topologies else None,
             tiers=topologies.levels.tiers if topologies else no_tiers,
+            match_pods=topologies.levels.match_pods if topologies else no_match,
             recorder=self._events,
             on_result=self._reports.record_end,
             executor=ThreadPoolExecutor(1, thread_name_prefix="planner"),

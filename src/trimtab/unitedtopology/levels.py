@@ -16,12 +16,18 @@ and not in the same subsets as a fresh start.
 **Computed for the target size.** Of 9 pods in three thirds, scaled to 3, one in each third is Guaranteed and two are
 Redundant, so that 3 stay in three thirds. With the current size all would be Guaranteed, and only the first third would
 stay.
+
+**Pods are matched before.** To find the subsets of thousands of pods without a reservation takes seconds where there
+are many subsets. What needs levels first awaits `Levels.match_pods`, between the steps of which other tasks run; the
+members are then cached.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
@@ -30,12 +36,15 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import object_key
 from trimtab.ranking.costs import Band
 from trimtab.subsets.levels import PodLevel, pod_levels
-from trimtab.subsets.members import Member
+from trimtab.subsets.members import Member, is_quick, slices
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.readiness import Evaluate
 from trimtab.unitedtopology.targets import Target
 from trimtab.unitedtopology.validation import BackgroundValidation
 from trimtab.unitedtopology.view import BY_CONTROLLER, View
+
+_PASSES = 10
+"""How often a workload's pods are matched with subsets, while they change, before levels are computed all the same."""
 
 
 def bands(topology: UnitedTopology, members: Iterable[Member], *, replicas: int, revision: str) -> dict[str, Band]:
@@ -68,6 +77,16 @@ def _band(pod: PodLevel, subsets: int, floor: int, *, is_old: bool) -> Band:
     return Band(level, subsets - 1 - pod.subset, subsets)
 
 
+@dataclass(frozen=True, slots=True)
+class _TargetPods:
+    """The active pods of a UnitedTopology's target, and the target size, where it is given."""
+
+    topology: UnitedTopology
+    target: Target
+    pods: list[Pod]
+    replicas: int | None
+
+
 class Levels:
     """The bands of pods, for scale-down plans and policies, which must keep to them."""
 
@@ -86,33 +105,63 @@ class Levels:
         current size. For a ReplicaSet, the UnitedTopology of its owner applies, if there is one. A pod in no
         subset is BestEffort, as if in the last one. A pod with a foreign cost is left out, because that cost stays.
         """
-        found = self._bands(kind, namespace, name, replicas)
+        found = self._target_pods(kind, namespace, name, replicas)
         if found is None:
             return None
-        return {pod.key: band for pod, band in found if not costs.has_foreign_cost(pod.metadata.annotations)}
+        return {
+            pod.key: band for pod, band in self._bands(found) if not costs.has_foreign_cost(pod.metadata.annotations)
+        }
 
     def tiers(self, kind: str, namespace: str, name: str, replicas: int) -> Mapping[str, int] | None:
         """The tiers of a workload's active pods at a target size, by `namespace/name`, those of pods with foreign costs
-        included; None if no UnitedTopology applies to it. They are empty while one that may apply is validated."""
-        found = self._bands(kind, namespace, name, replicas)
-        if found is not None:
-            return {pod.key: band.tier for pod, band in found}
-        return {} if self._in_validation(kind, namespace, name) else None
+        included; None if no UnitedTopology applies to it. They are empty while one that may apply is validated, and
+        while many pods have to be matched with its subsets."""
+        found = self._target_pods(kind, namespace, name, replicas)
+        if found is None:
+            return {} if self._in_validation(kind, namespace, name) else None
+        if not is_quick(self._view.unmatched(found.pods, found.topology), found.topology):
+            return {}
+        return {pod.key: band.tier for pod, band in self._bands(found)}
 
     async def wait_validated(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the UnitedTopologies that may apply to a workload have been validated."""
         while self._validation is not None and (waiting := self._in_validation(kind, namespace, name)):
             await self._validation.wait(waiting[0])
 
-    def _bands(self, kind: str, namespace: str, name: str, replicas: int | None) -> list[tuple[Pod, Band]] | None:
+    async def match_pods(self, kind: str, namespace: str, name: str) -> None:
+        """Match a workload's pods with the subsets; other tasks run in between, and the result is cached.
+
+        Pods that were created or changed meanwhile are matched too, and all pods again if the spec has changed.
+        """
+        for _ in range(_PASSES):
+            found = self._target_pods(kind, namespace, name, None)
+            unmatched = [] if found is None else self._view.unmatched(found.pods, found.topology)
+            if found is None or not unmatched:
+                return
+            for part in slices(unmatched, found.topology):
+                for pod in part:
+                    self._view.member(pod, found.topology)
+                await asyncio.sleep(0)
+
+    async def matched_bands(
+        self, kind: str, namespace: str, name: str, *, replicas: int | None = None
+    ) -> Mapping[str, Band] | None:
+        """The bands of a workload's active pods, once these are matched with the subsets."""
+        await self.match_pods(kind, namespace, name)
+        return self(kind, namespace, name, replicas=replicas)
+
+    def _target_pods(self, kind: str, namespace: str, name: str, replicas: int | None) -> _TargetPods | None:
         topology, size = self._topology(kind, namespace, name, replicas)
         target = None if topology is None else self._view.target(topology)
         if topology is None or target is None:
             return None
-        pods = [pod for pod in self._view.pods_of(topology, target) if pod.active]
-        size = self._expected_size(target, pods) if size is None else size
+        return _TargetPods(topology, target, [pod for pod in self._view.pods_of(topology, target) if pod.active], size)
+
+    def _bands(self, found: _TargetPods) -> Iterator[tuple[Pod, Band]]:
+        topology, target, pods = found.topology, found.target, found.pods
+        size = self._expected_size(target, pods) if found.replicas is None else found.replicas
         members = [self._view.member(pod, topology) for pod in pods]
-        return list(zip(pods, all_bands(topology, members, replicas=size, revision=target.revision), strict=True))
+        return zip(pods, all_bands(topology, members, replicas=size, revision=target.revision), strict=True)
 
     def _expected_size(self, target: Target, pods: Iterable[Pod]) -> int:
         now = self._view.now() // SECOND

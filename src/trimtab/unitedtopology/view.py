@@ -28,7 +28,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.components import CacheGroup
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
-from trimtab.subsets.members import Member, member_of
+from trimtab.subsets.members import Member, is_annotated, member_of
 from trimtab.unitedtopology.targets import KINDS, Target, Workload, by_target, target_key, target_of
 
 BY_CONTROLLER = "controller"
@@ -52,12 +52,21 @@ def by_ended(pod: Pod) -> Iterable[str]:
     return by_topology(pod) if pod.finished or pod.metadata.controller is None else ()
 
 
+_Inputs = tuple[str, int, Labels | None]
+"""What a member is computed from besides the pod: the UID and generation of the UnitedTopology, the node's labels."""
+
+
+def _inputs(topology: UnitedTopology, node: Node | None) -> _Inputs:
+    labels = None if node is None else node.metadata.labels
+    return topology.metadata.uid, topology.metadata.generation, labels
+
+
 @dataclass(frozen=True, slots=True)
 class _CachedMember:
-    """A member, and what it was computed from: the pod, the spec's generation, the node's labels."""
+    """A member, and what it was computed from."""
 
     pod: Pod
-    inputs: tuple[str, int, Labels | None]
+    inputs: _Inputs
     member: Member
 
 
@@ -206,15 +215,32 @@ class View(CacheGroup):
 
     def member(self, pod: Pod, topology: UnitedTopology) -> Member:
         """A pod as a member; computed once for each version of the pod, the spec and the node's labels."""
-        node = self.nodes.get(Key(pod.spec.node_name)) if pod.spec.node_name else None
-        inputs = (topology.metadata.uid, topology.metadata.generation, None if node is None else node.metadata.labels)
-        known = self._members.get(pod.metadata.uid)
-        if known is not None and known.pod is pod and known.inputs == inputs:
-            return known.member
+        node = self._node(pod)
+        inputs = _inputs(topology, node)
+        known = self._known_member(pod, inputs)
+        if known is not None:
+            return known
         member = member_of(pod, topology, node)
         if self.pods.get(key_of(pod)) is pod:  # one that was listed, or is gone by now, would never be forgotten
             self._members[pod.metadata.uid] = _CachedMember(pod, inputs, member)
         return member
+
+    def unmatched(self, pods: Iterable[Pod], topology: UnitedTopology) -> list[Pod]:
+        """Of these pods, those that `member` would have to match with the subsets, which takes long for many."""
+        name, subsets = topology.metadata.name, frozenset(subset.name for subset in topology.spec.subsets)
+        return [
+            pod
+            for pod in pods
+            if not is_annotated(pod, name, subsets)
+            and self._known_member(pod, _inputs(topology, self._node(pod))) is None
+        ]
+
+    def _node(self, pod: Pod) -> Node | None:
+        return self.nodes.get(Key(pod.spec.node_name)) if pod.spec.node_name else None
+
+    def _known_member(self, pod: Pod, inputs: _Inputs) -> Member | None:
+        known = self._members.get(pod.metadata.uid)
+        return known.member if known is not None and known.pod is pod and known.inputs == inputs else None
 
     def _forget(self, pod: Pod) -> None:
         self._members.pop(pod.metadata.uid, None)

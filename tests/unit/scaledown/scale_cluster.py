@@ -32,7 +32,7 @@ from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.transport import Request
-from trimtab.scaledown.intent.gate import Tiers, no_tiers
+from trimtab.scaledown.intent.gate import MatchPods, Tiers, no_match, no_tiers
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.planner import PolicyOf, strategies_of
@@ -97,6 +97,7 @@ class ScaleCluster(InMemoryLab):
         defaults: Defaults = LEVEL_EVERYONE,
         policy_of: PolicyOf = strategies_of,
         tiers: Tiers = no_tiers,
+        match_pods: MatchPods = no_match,
         owners: ReplicaSetOwners = DEPLOYMENTS,
         **settings: Any,
     ) -> None:
@@ -106,6 +107,7 @@ class ScaleCluster(InMemoryLab):
         self.defaults = defaults
         self.policy_of = policy_of
         self.tiers = tiers
+        self.match_pods = match_pods
         self.product = self.connect()
         self.asked = 0
         self.answers: list[tuple[str, ...]] = []
@@ -149,6 +151,7 @@ class ScaleCluster(InMemoryLab):
             policy_of=self.policy_of,
             on_plan=self.delivered.append,
             tiers=self.tiers,
+            match_pods=self.match_pods,
             recorder=self,
         )
         self.edge = AdmissionServer(

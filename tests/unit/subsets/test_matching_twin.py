@@ -13,6 +13,7 @@ from msgspec import structs
 from tests.unit.subsets import twins
 from tests.unit.subsets.topologies import subset, topology
 from trimtab.api import codec, nodeselectors
+from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.bounded_caches import BoundedCache
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -288,3 +289,41 @@ def test_the_terms_of_many_subsets_are_compiled_a_few_at_a_time(monkeypatch: pyt
     assert sum(size for _, size in found) == 3
     assert list(slices([], topology(*zones(250)))) == []
     assert [len(part) for part in slices(pods, topology(*zones(2)))] == [3]
+
+
+def unannotated(count: int) -> list[Pod]:
+    """As many pods that have to be matched."""
+    return [pod(f"p{at}").build() for at in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("patches", "others", "sizes"),
+    [
+        pytest.param(0, 20, [50, 10], id="without patches, comparisons count"),
+        pytest.param(1, 19, [20, 20, 20], id="with one patch, so many pods as merges"),
+        pytest.param(4, 200, [4] * 15, id="comparisons count where they are more"),
+        pytest.param(6, 0, [3] * 20, id="the merges of a further pod would be too many"),
+        pytest.param(20, 0, [1] * 60, id="one pod has all merges of a part"),
+        pytest.param(80, 0, [1] * 60, id="one pod has more"),
+    ],
+)
+def test_a_part_has_few_comparisons_and_few_merges(patches: int, others: int, sizes: list[int]) -> None:
+    """Only a subset with a patch needs a merge."""
+    change = {"spec": {"terminationGracePeriodSeconds": 5}}
+    subsets = [*(subset(f"p{at}", patch=change) for at in range(patches)), *(subset(f"o{at}") for at in range(others))]
+    pods = unannotated(60)
+    parts = [part for part in slices(pods, topology(*subsets)) if part]
+    assert [len(part) for part in parts] == sizes
+    assert [each for part in parts for each in part] == pods
+
+
+def test_pods_with_subsets_need_no_merges() -> None:
+    """So that counting many of them takes few steps; those of another UnitedTopology or a former subset do."""
+    patched = topology(*(subset(f"s{at}", patch={"metadata": {"labels": {"a": "b"}}}) for at in range(20)))
+    marks = [("spread", "s1", 60), ("other", "s1", 2), ("spread", "gone", 2)]
+    pods = [
+        pod(f"{of}-{name}-{at}").annotations(SubsetAnnotations(of, name).written()).build()
+        for of, name, count in marks
+        for at in range(count)
+    ]
+    assert [len(part) for part in slices(pods, patched)] == [50, 11, 1, 1, 1]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import cast
+from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +17,9 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.ranking.costs import SPACING, Band, Level
+from trimtab.subsets import members as members_of_subsets
 from trimtab.subsets.members import Member
-from trimtab.unitedtopology import costs
+from trimtab.unitedtopology import costs, view
 from trimtab.unitedtopology.levels import Levels, bands
 from trimtab.unitedtopology.readiness import Cluster, Readiness, evaluator
 from trimtab.unitedtopology.validation import BackgroundValidation
@@ -191,3 +193,77 @@ async def test_tiers_of_a_workload(cluster: TopologyCluster) -> None:
     by_zone = {pod.spec.node_name[:2]: found[pod.key] for pod in await cluster.pods()}
     assert by_zone == {"z1": 1, "z2": 0, "z3": 0}
     assert cluster.controller.levels.tiers("Deployment", "default", "other", 2) is None
+
+
+async def test_other_tasks_run_while_pods_are_matched(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiers are empty until then, if there are many pods in no subset; then they are as if computed at once."""
+    cluster.room = 4
+    await cluster.deploy(12)
+    await cluster.create_topology(subset("a", "z1"), subset("b", "z2"))
+    levels, web = cluster.controller.levels, ("Deployment", "default", "web")
+    tiers, found = levels.tiers(*web, 2), levels(*web)
+    assert len(tiers or ()) == len(found or ()) == 12
+    turns, matched, member_of = 0, list[int](), members_of_subsets.member_of
+
+    def noted(*given: Any) -> Member:
+        matched.append(turns)
+        return member_of(*given)
+
+    monkeypatch.setattr(members_of_subsets, "_COMPARISONS", 2)
+    monkeypatch.setattr(members_of_subsets, "_QUICK", 3)
+    monkeypatch.setattr(view, "member_of", noted)
+    cluster.controller.view._members.clear()  # noqa: SLF001 - as in a process that has just been started
+    assert levels.tiers(*web, 2) == {}
+    assert levels.tiers("Deployment", "default", "another", 2) is None
+    assert matched == []
+    matching = asyncio.ensure_future(levels.match_pods(*web))
+    while not matching.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert [matched.count(turn) for turn in sorted(set(matched))] == [1, 1, 1, 1]
+    assert levels.tiers(*web, 2) == tiers
+    assert len(matched) == 12, "the annotated pods, of which the subsets are known, take no time"
+    assert await levels.matched_bands(*web) == levels(*web) == found
+    assert len(matched) == 12
+
+
+async def test_pods_that_change_while_others_are_matched_are_matched_too(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as all of them, for a spec that has changed; but not for ever."""
+    cluster.room = 4
+    await cluster.deploy(12)
+    await cluster.create_topology(subset("a", "z1"), subset("b", "z2"))
+    levels, web = cluster.controller.levels, ("Deployment", "default", "web")
+    matched, member_of, changes = list[str](), members_of_subsets.member_of, 1
+    known = cluster.controller.view._members  # noqa: SLF001 - as if each of these pods had changed
+
+    def noted(pod: Pod, *given: Any) -> Member:
+        nonlocal changes
+        if len(matched) % 4 == 3 and changes:
+            changes -= 1
+            known.clear()
+        matched.append(pod.metadata.name)
+        return member_of(pod, *given)
+
+    monkeypatch.setattr(view, "member_of", noted)
+    known.clear()
+    await levels.match_pods(*web)
+    assert Counter(Counter(matched).values()) == {1: 1, 2: 3}, "the last one was matched after the change"
+    changes = 1000
+    known.clear()
+    await levels.match_pods(*web)
+
+
+async def test_few_pods_are_matched_at_once(cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those that have changed since; without a UnitedTopology there is nothing to match."""
+    cluster.room = 1
+    await cluster.deploy(3)
+    levels, web = cluster.controller.levels, ("Deployment", "default", "web")
+    await levels.match_pods(*web)
+    await cluster.create_topology(subset("a", "z1"), subset("b", "z2"))
+    monkeypatch.setattr(members_of_subsets, "_COMPARISONS", 2)
+    cluster.controller.view._members.clear()  # noqa: SLF001 - as in a process that has just been started
+    assert len(levels.tiers(*web, 2) or ()) == 3

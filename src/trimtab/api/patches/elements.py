@@ -5,14 +5,19 @@ compares them: 1, 1.0 and true are three different values, and comparing two obj
 
 When Kubernetes sorts by a list that does not name an element, it treats the element as smaller in both directions of
 the comparison. That is not an order, and the result depends on the algorithm: for up to twenty elements Kubernetes
-uses an insertion sort, so ours is one too. (It sorts longer lists in blocks. Only an empty `$setElementOrder` with a
-list that is not empty gets here, and no known client sends that.)
+uses an insertion sort, and ours gives the same result (`_sort_keys`). (It sorts longer lists in blocks. Only an empty
+`$setElementOrder` with a list that is not empty gets here, and no known client sends that.)
+
+Patches are as long as their authors make them, so nothing here takes longer than sorting the lists does: elements are
+found through a `MergeKeyIndex`, never by a scan for each.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from trimtab.api.errors import InvalidError
@@ -96,12 +101,50 @@ def merge_key(element: Any, key: str) -> Any:
     return element[key]
 
 
-def find(items: List, key: str, value: Any) -> int | None:
-    """The index of the first element with this value of its merge key."""
-    for place, item in enumerate(items):
-        if key in _checked(item) and equal(item[key], value):
-            return place
-    return None
+class MergeKeyIndex:
+    """The places of the elements of a list by the values of their merge key.
+
+    A lookup answers as a scan from the front with `equal` would. So an element that is not an object is an error for
+    every value that no element before it has, and an object as merge key for every other object.
+    """
+
+    def __init__(self, items: List, key: str) -> None:
+        objects = list(takewhile(lambda item: isinstance(item, dict), items))
+        self._misfit = items[len(objects) : len(objects) + 1]
+        self._places: dict[tuple[str, Any], list[int]] = {}
+        """The places of each scalar, the last one first."""
+        self._nested: dict[str, Any] = {}
+        """The first object and the first list among the values."""
+        for place in range(len(objects) - 1, -1, -1):
+            if key in objects[place]:
+                self.add(objects[place][key], place)
+
+    def add(self, value: Any, place: int) -> None:
+        """Add an element, before all others that have the same value."""
+        if isinstance(value, (dict, list)):
+            self._nested[kind_of(value)] = value
+        else:
+            self._places.setdefault(scalar(value), []).append(place)
+
+    def remove_first(self, value: Any) -> None:
+        """Remove the first element with this value, which has lost its merge key."""
+        self._places[scalar(value)].pop()
+
+    def first(self, value: Any) -> int | None:
+        """The place of the first element with this value."""
+        found = self.places(value)
+        return found[-1] if found else None
+
+    def places(self, value: Any) -> Sequence[int]:
+        """The places of all elements with this value, the last one first."""
+        is_nested = isinstance(value, (dict, list))
+        if is_nested and kind_of(value) in self._nested:
+            raise _incomparable(self._nested[kind_of(value)])
+        found = () if is_nested else self._places.get(scalar(value), ())
+        if not found:
+            for item in self._misfit:
+                _checked(item)
+        return found
 
 
 def split_deletions(items: List) -> tuple[List, List]:
@@ -131,7 +174,8 @@ def ordered(merged: List, named: List, before: List, key: str, *, scalars: bool)
 
 def _partition(items: List, named: List, key: str) -> tuple[List, List]:
     if key:
-        found = [find(named, key, merge_key(item, key)) is not None for item in items]
+        index = MergeKeyIndex(named, key)
+        found = [index.first(merge_key(item, key)) is not None for item in items]
     else:
         names = {scalar(item) for item in named}
         found = [scalar(item) in names for item in items]
@@ -164,21 +208,35 @@ def _sorted_by(places: _Places, items: List, *, scalars: bool) -> List:
     deletions: List = []
     if not scalars:
         items, deletions = split_deletions(items)
-    result: List = []
-    for item in items:
-        at = len(result)
-        while at > 0 and _before(places, item, result[at - 1]):
-            at -= 1
-        result.insert(at, item)
-    return result + deletions
+    keys = _sort_keys(_places_of(items, places))
+    return [item for _, item in sorted(zip(keys, items, strict=True), key=lambda pair: pair[0])] + deletions
 
 
-def _before(places: _Places, left: Any, right: Any) -> bool:
-    ours = places.of(left)
-    if ours is None:
-        return True
-    theirs = places.of(right)
-    return theirs is None or ours < theirs
+def _places_of(items: List, places: _Places) -> list[int | None]:
+    """The place of each item, as an insertion sort asks for them: that of the first when another one has a place."""
+    found: list[int | None] = [None]
+    first = items[:1]
+    for item in items[1:]:
+        found.append(places.of(item))
+        if found[-1] is not None and first:
+            found[0] = places.of(first.pop())
+    return found[: len(items)]
+
+
+def _sort_keys(places: Sequence[int | None]) -> Iterator[tuple[float, bool, int]]:
+    """Keys that give the order of an insertion sort in which an item without a place is before all that are sorted
+    already, and each item with a place is before those without one.
+
+    Items with places end up in order. One without goes to the front, and stays before all that are there by then; a
+    later item gets past it only if its place is before all of these.
+    """
+    least = math.inf
+    for at, place in enumerate(places):
+        if place is None:
+            yield least, False, -at
+        else:
+            yield place, True, at
+            least = min(least, place)
 
 
 def _interleaved(first: List, second: List, places: _Places) -> List:

@@ -30,9 +30,10 @@ Go program panic, such as an object as merge key, is an `InvalidError`.
 
 from __future__ import annotations
 
+import heapq
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -41,12 +42,12 @@ from trimtab.api.patches.elements import (
     MARKER,
     OBJECT,
     List,
+    MergeKeyIndex,
     Object,
     brief,
     copied,
     element_kind,
     equal,
-    find,
     kind_of,
     merge_key,
     ordered,
@@ -112,10 +113,11 @@ def _retain_keys(original: Object, patch: Object) -> None:
     retained = patch.pop(_RETAIN_KEYS)
     if not isinstance(retained, list) or any(isinstance(key, (dict, list)) for key in retained):
         raise InvalidError(_RETAIN_KEYS, "must be a list of the fields to keep")
+    names = set(retained)
     for key, value in patch.items():
-        if value is not None and key not in retained and not key.startswith((_DELETE_FROM, _ORDER)):
+        if value is not None and key not in names and not key.startswith((_DELETE_FROM, _ORDER)):
             raise InvalidError(_RETAIN_KEYS, f"does not name {key}, which the patch sets")
-    for key in [key for key in original if key not in retained]:
+    for key in [key for key in original if key not in names]:
         del original[key]
 
 
@@ -175,9 +177,19 @@ class _Window:
     def view(self) -> List:
         return self.items[: self.length]
 
-    def delete(self, place: int) -> None:
-        self.items[place : self.length - 1] = self.items[place + 1 : self.length]
-        self.length -= 1
+    def delete(self, places: Iterable[int]) -> None:
+        """Delete the items at these places, one after the other in this order; no other was deleted before."""
+        gone: set[int] = set()
+        leftovers: List = []
+        last = self.length - 1
+        for place in places:
+            leftovers.append(self.items[last])
+            gone.add(place)
+            while last in gone:
+                last -= 1
+        kept = [item for place, item in enumerate(self.view()) if place not in gone]
+        self.items[: self.length] = kept + leftovers[::-1]
+        self.length = len(kept)
 
     def append(self, item: Any) -> None:
         self.items[self.length : self.length + 1] = [item]
@@ -205,55 +217,60 @@ def _merge_elements(window: _Window, patch: List, merging: Merging) -> List:
         raise InvalidError("", "its elements are objects, but the schema has no merge key for them")
     window, plain = _apply_element_markers(window, patch, merging.key)
     before = window.view()
+    index = MergeKeyIndex(before, merging.key)
     for element in plain:
-        _merge_element(window, element, merging)
+        _merge_element(window, index, element, merging)
     return ordered(window.view(), plain, before, merging.key, scalars=False)
 
 
 def _apply_element_markers(window: _Window, patch: List, key: str) -> tuple[_Window, List]:
     plain: List = []
     replacing = False
+    index = MergeKeyIndex(window.view(), key)
+    gone: dict[int, None] = {}
     for element in patch:
         if MARKER not in element:
             plain.append(element)
             continue
         directive = element[MARKER]
         if directive == "delete":
-            _delete_matching(window, key, merge_key(element, key))
+            gone |= dict.fromkeys(reversed(index.places(merge_key(element, key))))
         elif directive == "replace":
             replacing = True
         else:
             raise _bad_marker(directive)
+    window.delete(gone)
     return (_Window(plain, len(plain)), []) if replacing else (window, plain)
 
 
-def _delete_matching(window: _Window, key: str, value: Any) -> None:
-    while (place := find(window.view(), key, value)) is not None:
-        window.delete(place)
-
-
-def _merge_element(window: _Window, element: Object, merging: Merging) -> None:
+def _merge_element(window: _Window, index: MergeKeyIndex, element: Object, merging: Merging) -> None:
     value = merge_key(element, merging.key)
-    place = find(window.view(), merging.key, value)
+    place = index.first(value)
     if place is None:
+        index.add(value, window.length)
         window.append(element)
-    else:
-        step = f"[{merging.key}={json.dumps(value)}]"
-        window.items[place] = _at(step, _merge_objects, window.items[place], element, merging.schema)
+        return
+    step = f"[{merging.key}={json.dumps(value)}]"
+    merged = _at(step, _merge_objects, window.items[place], element, merging.schema)
+    window.items[place] = merged
+    if merging.key not in merged:  # the value is null, which deletes the field
+        index.remove_first(value)
 
 
 def _deduplicated(items: List) -> List:
     """Each scalar once. The last item replaces a duplicate, in `items` itself too."""
+    places: dict[tuple[str, Any], list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(scalar(item), []).append(place)
     length = len(items)
     at = 0
     while at < length:
-        other = at + 1
-        while other < length:
-            if equal(items[at], items[other]):
+        same = places[scalar(items[at])]  # a heap, in which places that are cut off may remain
+        while same and (place := heapq.heappop(same)) < length:
+            if place > at:
                 length -= 1
-                items[other] = items[length]
-            else:
-                other += 1
+                items[place] = items[length]
+                heapq.heappush(places[scalar(items[place])], place)
         at += 1
     return items[:length]
 

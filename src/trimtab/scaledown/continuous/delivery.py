@@ -59,14 +59,14 @@ ORPHANS = "Orphans"
 class Bands(Protocol):
     """The bands of the costs of pods in subsets."""
 
-    def __call__(
+    async def __call__(
         self, kind: str, namespace: str, name: str, *, replicas: int | None = None
     ) -> Mapping[str, Band] | None:
         """The band of each pod by `namespace/name`; None where there are no subsets."""
         ...
 
 
-def no_bands(kind: str, namespace: str, name: str, *, replicas: int | None = None) -> None:
+async def no_bands(kind: str, namespace: str, name: str, *, replicas: int | None = None) -> None:
     """No workload has subsets."""
 
 
@@ -238,7 +238,7 @@ class Continuous:
         self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport
     ) -> None:
         policy = str(group.policy)
-        bands = self._bands(*group.key)
+        bands = await self._bands(*group.key)
         if carrier is Carrier.POD_GROUP_COST:
             known = self._group_cost(group)
             present = known.spec.costs if known is not None and is_written_by_policy(known) else None

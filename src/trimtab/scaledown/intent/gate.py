@@ -52,6 +52,8 @@ Tiers = Callable[[str, str, str, int], Mapping[str, int] | None]
 """The tiers of the pods of a workload with subsets, by kind, namespace and name, at this size: those of a lower tier go
 first. None for a workload without subsets; empty while that is not known yet, which `prepare` waits for: without the
 order of its subsets, no plan would be right."""
+MatchPods = Callable[[str, str, str], Coroutine[Any, Any, None]]
+"""Matches the pods of a workload with its subsets in small steps, before its tiers are asked for."""
 
 BY_SUBSETS = EffectivePolicy(ScaleDownPolicySpec(mode="Enforce"), "", "subsets")
 """What applies to a workload with subsets that no policy enforces anything for."""
@@ -59,6 +61,10 @@ BY_SUBSETS = EffectivePolicy(ScaleDownPolicySpec(mode="Enforce"), "", "subsets")
 
 def no_tiers(kind: str, namespace: str, name: str, replicas: int) -> None:
     """Without UnitedTopologies, no workload has subsets."""
+
+
+async def no_match(kind: str, namespace: str, name: str) -> None:
+    """Without UnitedTopologies, there is nothing to match."""
 
 
 class Gate:

@@ -42,7 +42,7 @@ from trimtab.ranking.strategies import StrategyError
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.delivery import BACKGROUND, RESERVE, PlanDelivery
-from trimtab.scaledown.intent.gate import Gate, Prepare, Tiers, no_tiers
+from trimtab.scaledown.intent.gate import Gate, MatchPods, Prepare, Tiers, no_match, no_tiers
 from trimtab.scaledown.intent.hold_settings import SETTINGS, HoldSettings
 from trimtab.scaledown.intent.kept_costs import KeptCosts, wait_warning
 from trimtab.scaledown.intent.overdue import OverdueScaleDowns
@@ -89,6 +89,7 @@ class ScaleDownHolder:
         on_plan: Callable[[DeliveredPlan], None] | None = None,
         prepare: Prepare | None = None,
         tiers: Tiers = no_tiers,
+        match_pods: MatchPods = no_match,
         recorder: EventRecorder | None = None,
         on_result: Callable[[ScaleDownRecord], None] | None = None,
         executor: Executor | None = None,
@@ -125,6 +126,7 @@ class ScaleDownHolder:
             server_time=client.server_time,
             settings=settings.model,
             tiers=tiers,
+            match_pods=match_pods,
             executor=executor,
         )
         self._kept = KeptCosts(

@@ -36,7 +36,7 @@ from trimtab.ranking.rankers import DefaultsFor, RankSettings
 from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
 from trimtab.scaledown.constraints import scheduler_name
-from trimtab.scaledown.intent.gate import Tiers, no_tiers
+from trimtab.scaledown.intent.gate import MatchPods, Tiers, no_match, no_tiers
 from trimtab.scaledown.intent.kept_costs import patience
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
@@ -122,6 +122,7 @@ class Planner:
         server_time: ServerTime | None = None,
         settings: ModelSettings = MODEL,
         tiers: Tiers = no_tiers,
+        match_pods: MatchPods = no_match,
         executor: Executor | None = None,
     ) -> None:
         """`executor` has the threads in which plans are made; without it they are made in the event loop."""
@@ -133,6 +134,7 @@ class Planner:
         self.settings = settings
         self._executor = executor
         self._tiers = tiers
+        self._match_pods = match_pods
 
     async def plan(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans, or why there are none."""
@@ -145,6 +147,7 @@ class Planner:
         policy = await self._wait_for_ranks(checked)
         if policy is None:
             return HoldOutcome.UNRANKED
+        await self._match(checked)
         sizes = self._sizes(workload, size)
         plans = await self._plans(checked, workload, policy, sizes)
         return PlannedRequest(policy, plans) if plans else self._without_plans(workload, policy, sizes)
@@ -165,6 +168,7 @@ class Planner:
 
     async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
         """The plans for a request that was admitted, as things are now; none if some pods have no rank any more."""
+        await self._match(checked)
         sizes = self._remaining(workload, checked.request.after)
         policy = self._policy(checked, workload, sizes)
         if not await self._is_ranked(policy, sizes):
@@ -174,6 +178,7 @@ class Planner:
     async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans for a request that is only observed, as things are now: no pods or ranks are waited for."""
         workload, size = checked.workload, checked.request.after
+        await self._match(checked)
         if self._is_left_to_rollout(workload, size):
             return HoldOutcome.ROLLOUT
         sizes = self._sizes(workload, size)
@@ -185,8 +190,14 @@ class Planner:
 
     async def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
         """The plans for a request that is not going to be delivered: what would have been possible."""
+        await self._match(checked)
         sizes = self._sizes(checked.workload, checked.request.after)
         return await self._plans(checked, checked.workload, Policy.of(()), sizes, is_awaited=False)
+
+    async def _match(self, checked: CheckedRequest) -> None:
+        """Match the workload's pods with its subsets. Before sizes are read: events arrive meanwhile."""
+        request = checked.request
+        await self._match_pods(request.kind, request.namespace, request.name)
 
     async def _wait_for_caches(self, checked: CheckedRequest) -> None:
         """Wait, for a moment at most, until our own watches have shown as many pods as the workload says it has.

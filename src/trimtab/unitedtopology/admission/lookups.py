@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from trimtab.api import selectors
@@ -25,7 +25,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, object_key
 from trimtab.subsets.demand import ListedPods, Owner
-from trimtab.subsets.members import Member, member_of, slices
+from trimtab.subsets.members import Member, is_annotated, member_of, slices
 from trimtab.subsets.recount import Observation
 from trimtab.unitedtopology.targets import KINDS, Workload, is_leaving, most_pods
 
@@ -120,7 +120,7 @@ class Lookups:
         listed = await self._client.list(Pod, namespace=namespace, label_selector=selector)
         pods = [pod for pod in listed.items if pod.metadata.controller and pod.metadata.controller.uid in owners]
         subsets = frozenset(subset.name for subset in topology.spec.subsets)
-        unannotated = (pod for pod in pods if not _is_annotated(pod, topology.metadata.name, subsets))
+        unannotated = (pod for pod in pods if not is_annotated(pod, topology.metadata.name, subsets))
         nodes = await self._nodes(pod.spec.node_name for pod in unannotated)
         members: list[Member] = []
         for part in slices(pods, topology):
@@ -154,12 +154,6 @@ class Lookups:
             return await self._client.get(Node, name)
         except NotFound:
             return None
-
-
-def _is_annotated(pod: Pod, topology: str, subsets: Collection[str]) -> bool:
-    """Whether a pod's annotations name its subset, so that its node is not needed."""
-    annotations = subset_annotations(pod.metadata.annotations)
-    return annotations is not None and annotations.topology == topology and annotations.subset in subsets
 
 
 def _selector(workload: Workload) -> str:

@@ -54,6 +54,7 @@ class ScaleDownPreparation:
         if replicas <= 0:
             return 0
         await self._levels.wait_validated(kind, namespace, name)
+        await self._levels.match_pods(kind, namespace, name)
         changes = _interleaved(self._changes(kind, namespace, name, replicas))
         if not changes:
             return 0

@@ -19,15 +19,24 @@ OBSERVING = Defaults(policies=(DefaultPolicy("everyone", ScaleDownPolicySpec(mod
 
 
 class SubsetCluster(ScaleCluster):
-    """A cluster in which pods on the nodes of the zones a and b are in the first subset, the rest in the second."""
+    """A cluster in which pods on the nodes of the zones a and b are in the first subset, the rest in the second.
+
+    That is not known before pods are matched.
+    """
 
     def __init__(self, defaults: Defaults) -> None:
-        super().__init__(defaults=defaults, tiers=self._tiers_of)
+        super().__init__(defaults=defaults, tiers=self._tiers_of, match_pods=self._match_pods)
+        self._matched: set[tuple[str, str, str]] = set()
 
     def _tiers_of(self, kind: str, namespace: str, name: str, replicas: int) -> Mapping[str, int] | None:
-        del kind, namespace, replicas
+        del replicas
+        if name == "web" and (kind, namespace, name) not in self._matched:
+            return {}
         pods = {pod.key: pod for pod in self.view.pods.store}
         return {key: int(pod.spec.node_name[0] in "ab") for key, pod in pods.items()} if name == "web" else None
+
+    async def _match_pods(self, kind: str, namespace: str, name: str) -> None:
+        self._matched.add((kind, namespace, name))
 
     async def by_zone(self) -> dict[str, int]:
         """How many pods each zone has."""

@@ -79,6 +79,23 @@ async def test_costs_are_written_when_a_large_united_topology_has_been_validated
     assert asked == [("Deployment", "default", "web")]
 
 
+async def test_pods_are_matched_in_steps_before_costs_are_computed(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Costs are computed without a pause."""
+    await divided(cluster, 2)
+    asked: list[tuple[str, ...]] = []
+
+    async def match_pods(*workload: str) -> None:
+        asked.append(workload)
+        await cluster.clock.sleep(0.5)
+        assert not any(AIMED_SIZE in pod.metadata.annotations for pod in await cluster.pods())
+
+    monkeypatch.setattr(cluster.controller.levels, "match_pods", match_pods)
+    assert await prepare(cluster, 3) == 3
+    assert asked == [("Deployment", "default", "web")]
+
+
 async def test_for_size_zero_nothing_is_written(cluster: TopologyCluster) -> None:
     """Pods that are all deleted need no order."""
     await divided(cluster, 2)
