@@ -9,8 +9,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from trimtab.api import codec, complexity, limits, percent, selectors
+from trimtab.api import codec, complexity, limits, percent
 from trimtab.api.annotations import RANK, RANKS
+from trimtab.api.compiled_selectors import compiled
 from trimtab.api.documents import Document, kept
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
@@ -201,7 +202,7 @@ def _selection(spec: CloneSetSpec) -> Iterator[InvalidError]:
         yield from too_many
         return
     try:
-        selector = selectors.compile(spec.selector)
+        selector = compiled(spec.selector)
         labels = codec.view(spec.template, _LabelView).metadata.labels
     except InvalidError as error:
         known = error.path.startswith("match")

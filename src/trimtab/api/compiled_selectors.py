@@ -2,8 +2,8 @@
 
 To compile a selector takes from some microseconds to some milliseconds, and reconciles look the same selectors up again
 and again. The compiled form is kept by the identity of the selector as written, which a cache replaces together with
-its object: nothing has to be invalidated. Selectors of objects that are only reviewed use `selectors.compile`: their
-identity does not recur.
+its object: nothing has to be invalidated. What is kept is limited in bytes: objects that are reviewed and refused have
+selectors, too, whose identity does not recur.
 """
 
 from __future__ import annotations

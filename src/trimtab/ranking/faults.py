@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.api import limits, scaledown, selectors
+from trimtab.api import limits, scaledown
+from trimtab.api.compiled_selectors import compiled
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
@@ -74,6 +75,6 @@ def strategy_faults(
 
 def _selector_faults(written: LabelSelector) -> Iterator[InvalidError]:
     try:
-        selectors.compile(written)
+        compiled(written)
     except InvalidError as error:
         yield error.under("spec.selector")
