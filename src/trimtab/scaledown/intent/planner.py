@@ -148,6 +148,8 @@ class Planner:
         if policy is None:
             return HoldOutcome.UNRANKED
         await self._match(checked)
+        if self._are_tiers_unknown(checked):
+            return HoldOutcome.NOT_SYNCED
         sizes = self._sizes(workload, size)
         plans = await self._plans(checked, workload, policy, sizes)
         return PlannedRequest(policy, plans) if plans else self._without_plans(workload, policy, sizes)
@@ -198,6 +200,12 @@ class Planner:
         """Match the workload's pods with its subsets. Before sizes are read: events arrive meanwhile."""
         request = checked.request
         await self._match_pods(request.kind, request.namespace, request.name)
+
+    def _are_tiers_unknown(self, checked: CheckedRequest) -> bool:
+        """Whether the pods are in subsets whose order is not known yet."""
+        request = checked.request
+        tiers = self._tiers(request.kind, request.namespace, request.name, request.after)
+        return tiers == {} and self._active_pods(checked.workload) > 0
 
     async def _wait_for_caches(self, checked: CheckedRequest) -> None:
         """Wait, for a moment at most, until our own watches have shown as many pods as the workload says it has.
