@@ -17,8 +17,12 @@ CORE: Mapping[str, tuple[str, ...]] = {
     "kube/informers": ("src/trimtab/kube/informers.py",),
     "kube/leases": ("src/trimtab/kube/leases.py",),
     "snapshot/counts": ("src/trimtab/snapshot/counts.py",),
-    "snapshot/view": ("src/trimtab/snapshot/view.py", "src/trimtab/snapshot/pods.py"),
-    "api/pooling": ("src/trimtab/api/pooling.py",),
+    "snapshot/view": (
+        "src/trimtab/snapshot/view.py",
+        "src/trimtab/snapshot/pods.py",
+        "src/trimtab/snapshot/usages.py",
+    ),
+    "api/pooling": ("src/trimtab/api/pooling.py", "src/trimtab/api/bounded_caches.py"),
 }
 """Groups of modules, by the name that the report gives them."""
 
@@ -37,6 +41,7 @@ TESTS = (
     "tests/unit/kube/test_side_loop.py",
     "tests/unit/kube/test_unreadable.py",
     "tests/unit/snapshot",
+    "tests/unit/api/test_bounded_caches.py",
     "tests/unit/api/test_pooling.py",
     "tests/unit/placement/test_spread.py",
     "tests/unit/placement/test_interpod.py",
