@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -68,10 +68,10 @@ def documents(*, is_patch: bool) -> st.SearchStrategy[JSON]:
     return st.fixed_dictionaries({}, optional=parts)
 
 
-def result(merge: Callable[..., Any], original: JSON, patch: JSON) -> str:
+def result(original: JSON, patch: JSON) -> str:
     """What a merge gives, or why it gives nothing. As text, in which 1, 1.0 and true differ."""
     try:
-        return json.dumps(merge(original, patch, POD))
+        return json.dumps(strategic_merge(original, patch, POD))
     except InvalidError as error:
         return f"refused: {error}"
 
@@ -91,7 +91,35 @@ NULLS = {"containers": [{"name": None, "image": "a"}, {"name": None, "args": []}
 @settings(deadline=None, max_examples=400)
 def test_a_patch_is_applied_as_by_the_twin(original: JSON, patch: JSON) -> None:
     """The same document, to the order of its fields, or the same error."""
-    assert result(strategic_merge, original, patch) == result(twins.strategic_merge, original, patch)
+    with twins.in_place():
+        expected = result(original, patch)
+    assert result(original, patch) == expected
+
+
+@given(
+    st.lists(words, max_size=8),
+    st.lists(st.tuples(words, st.sampled_from([None, None, "delete", "delete", "replace"])), max_size=8),
+    st.none() | st.just([]) | st.tuples(st.lists(words, max_size=3), st.lists(words, max_size=3)),
+)
+@example(["a", "b", "c"], [("c", "delete"), ("b", "delete"), ("a", "replace"), ("c", None), ("b", None)], [])
+@settings(max_examples=300)
+def test_elements_are_merged_as_by_the_twin(
+    names: list[str], changes: list[tuple[str, str | None]], order: Sequence[list[str]] | None
+) -> None:
+    """Most patches of whole documents are refused or change no element. These do, and most of their orders are valid.
+
+    The places of deleted elements matter only if the list is replaced too, and the order is empty.
+    """
+    changed = [{"name": name, "$patch": marker} if marker else {"name": name} for name, marker in changes]
+    patch: JSON = {"containers": [{**element, "tty": at} for at, element in enumerate(changed)]}
+    if order is not None:
+        added = [name for name, marker in changes if not marker]
+        named = [*order[0], *added, *order[1]] if order else []
+        patch["$setElementOrder/containers"] = [{"name": name} for name in named]
+    original = {"spec": {"containers": [{"name": name, "image": str(at)} for at, name in enumerate(names)]}}
+    with twins.in_place():
+        expected = result(original, {"spec": patch})
+    assert result(original, {"spec": patch}) == expected
 
 
 @given(
@@ -105,20 +133,22 @@ def test_elements_without_a_place_are_sorted_as_by_the_twin(
     """They are before all others in both directions, so the result is that of an insertion sort only."""
     merged, named, known = ([{"name": name} for name in each] for each in (names, order, before))
 
-    def outcome(sort: Callable[..., Any]) -> Any:
+    def outcome() -> Any:
         try:
-            return [id(element) for element in sort(merged, named, known, "name", scalars=False)]
+            return [id(element) for element in elements.ordered(merged, named, known, "name", scalars=False)]
         except InvalidError as error:
             return str(error)
 
-    assert outcome(elements.ordered) == outcome(twins.ordered)
+    with twins.in_place():
+        expected = outcome()
+    assert outcome() == expected
 
 
 @given(st.lists(st.integers(0, 5), max_size=20))
 def test_duplicates_of_scalars_are_replaced_as_by_the_twin(items: list[int]) -> None:
     """In the list itself too, from which the order is computed."""
     ours, theirs = list(items), list(items)
-    assert (strategic._deduplicated(ours), ours) == (twins._deduplicated(theirs), theirs)  # noqa: SLF001 - no caller shows the list
+    assert (strategic._deduplicated(ours), ours) == (twins.deduplicated(theirs), theirs)  # noqa: SLF001 - no caller shows the list
 
 
 def numbered(count: int, *, step: int = 1, **more: Any) -> list[JSON]:
@@ -178,7 +208,7 @@ def lines(original: JSON, patch: JSON) -> int:
     known = sys.gettrace()
     sys.settrace(trace)
     try:
-        result(strategic_merge, original, patch)
+        result(original, patch)
     finally:
         sys.settrace(known)
     return count
