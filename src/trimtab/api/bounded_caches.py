@@ -23,7 +23,8 @@ class BoundedCache(Generic[K, V]):
     __slots__ = ("_entries", "_most", "_values", "_weight")
 
     def __init__(self, *, weight: int = _WEIGHT, entries: int = _ENTRIES) -> None:
-        self._values: dict[K, V] = {}
+        self._values: dict[K, tuple[V, int]] = {}
+        """Each value and its weight."""
         self._weight = 0
         self._most = weight
         self._entries = entries
@@ -33,15 +34,19 @@ class BoundedCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of a key; None if it is not kept."""
-        return self._values.get(key)
+        found = self._values.get(key)
+        return None if found is None else found[0]
 
     def put(self, key: K, value: V, weight: int) -> V:
         """Keep a value, and return it."""
         if weight > self._most // _LARGEST_SHARE:
             return value
+        replaced = self._values.pop(key, None)
+        if replaced is not None:
+            self._weight -= replaced[1]
         if len(self._values) >= self._entries or self._weight + weight > self._most:
             self._values.clear()
             self._weight = 0
-        self._values[key] = value
+        self._values[key] = (value, weight)
         self._weight += weight
         return value

@@ -28,6 +28,8 @@ MIN_TALLIES = 1024
 """How many tallies are kept, however many nodes there are: at 5,000 nodes 40 MB."""
 MAX_TALLIES = 4096
 """How many are kept where nodes are few: an event of a pod may change all of them."""
+MAX_PAIRS = 2_000_000
+"""How many tallies the sets of labels may have together: a selector may match all of them. 16 MB."""
 MAX_CELLS = 5_000 * MIN_TALLIES
 """The counts of all tallies together, of which each has one for every node, where there are more than `MIN_TALLIES`."""
 
@@ -60,6 +62,8 @@ class TallyBook:
         self._nodes = nodes
         self._tallies: dict[Hashable, _Tally] = {}
         self._by_labels: dict[int, list[_Tally]] = {}
+        self._pairs = 0
+        """How many tallies the sets of labels have together."""
         self._requests = 0
         self._searched = 0
         """The request at which idle tallies were searched for last."""
@@ -92,13 +96,22 @@ class TallyBook:
 
     def forget_labels(self, labels: int) -> None:
         """Forget a set of labels that no pod has any more: its number may be reused."""
-        self._by_labels.pop(labels, None)
+        self._pairs -= len(self._by_labels.pop(labels, ()))
 
     def _of(self, labels: int) -> list[_Tally]:
         known = self._by_labels.get(labels)
         if known is None:
-            known = self._by_labels[labels] = [t for t in self._tallies.values() if self._matches(t.key, labels)]
+            known = [tally for tally in self._tallies.values() if self._matches(tally.key, labels)]
+            if self._pairs + len(known) > MAX_PAIRS:
+                self._forget_all_labels()
+            self._by_labels[labels] = known
+            self._pairs += len(known)
         return known
+
+    def _forget_all_labels(self) -> None:
+        """Forget which tallies each set of labels belongs to; that is found again with the next event of a pod."""
+        self._by_labels.clear()
+        self._pairs = 0
 
     def _add(self, key: TallyKey) -> _Tally:
         """Count all pods, and add the tally to the sets of labels that it counts."""
@@ -107,6 +120,9 @@ class TallyBook:
         for labels in np.flatnonzero(matching).tolist():
             if labels in self._by_labels:
                 self._by_labels[labels].append(tally)
+                self._pairs += 1
+        if self._pairs > MAX_PAIRS:
+            self._forget_all_labels()
         return tally
 
     def _matches(self, key: TallyKey, labels: int) -> bool:
@@ -168,9 +184,6 @@ class TallyBook:
     def _drop(self, tallies: Sequence[_Tally]) -> None:
         if not tallies:
             return
-        dropped = set(tallies)
-        for tally in dropped:
+        for tally in tallies:
             del self._tallies[tally.key]
-        for labels, known in self._by_labels.items():
-            if not dropped.isdisjoint(known):
-                self._by_labels[labels] = [each for each in known if each not in dropped]
+        self._forget_all_labels()

@@ -41,7 +41,7 @@ class UsageBook:
     def __init__(self, requests: Callable[[Pod], Requests], shape: Callable[[Pod], Shape]) -> None:
         self._requests = requests
         self._shape = shape
-        self._cache: BoundedCache[tuple[int, int], Usage] = BoundedCache()
+        self._cache: BoundedCache[tuple[int, int, str], Usage] = BoundedCache()
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -50,8 +50,9 @@ class UsageBook:
         """The usage of a pod on its node; None if it has no node, or has finished."""
         if not pod.spec.node_name or pod.finished:
             return None
-        parts = (_of_spec(pod.spec), _of_status(pod.status), pod.metadata.namespace)
-        infeasible, identity = is_infeasible(pod), (id(parts[0][0]), id(parts[1][0]))
+        namespace = pod.metadata.namespace
+        parts = (_of_spec(pod.spec), _of_status(pod.status), namespace)
+        infeasible, identity = is_infeasible(pod), (id(parts[0][0]), id(parts[1][0]), namespace)
         known = self._cache.get(identity)
         if known is None or known.parts != parts or known.is_infeasible != infeasible:
             made = Usage(self._requests(pod), self._shape(pod), parts, infeasible)

@@ -139,9 +139,10 @@ def _matches(term: NodeSelectorTerm, node: Node) -> bool:
         return False
 
 
-_terms: BoundedCache[NodeSelectorTerm, nodeselectors.RequiredNodeAffinity] = BoundedCache()
-_VALUE_WEIGHT = 200
+_VALUE_WEIGHT = 110
 """Bytes that an expression or a value takes in memory, as written and compiled; names are short."""
+_terms: BoundedCache[NodeSelectorTerm, nodeselectors.RequiredNodeAffinity] = BoundedCache(weight=64 << 20)
+"""The terms of five UnitedTopologies of the largest size, or of many usual ones."""
 
 
 def _compiled(term: NodeSelectorTerm) -> nodeselectors.RequiredNodeAffinity:

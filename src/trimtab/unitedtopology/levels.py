@@ -137,6 +137,7 @@ class Levels:
             found = self._target_pods(kind, namespace, name, None)
             unmatched = [] if found is None else self._view.unmatched(found.pods, found.topology)
             if found is None or not unmatched:
+                await asyncio.sleep(0)
                 return
             for part in slices(unmatched, found.topology):
                 for pod in part:

@@ -40,3 +40,12 @@ def test_a_very_large_value_is_not_kept() -> None:
     assert cache.put("small", 1, 10) == 1
     assert cache.put("large", 2, 11) == 2
     assert (cache.get("small"), cache.get("large")) == (1, None)
+
+
+def test_a_value_that_is_replaced_weighs_no_longer() -> None:
+    """Another one in its place does not fill the cache."""
+    cache: BoundedCache[str, int] = BoundedCache(weight=100)
+    cache.put("other", 0, 10)
+    for number in range(50):
+        assert cache.put("same", number, 10) == number
+    assert (cache.get("same"), cache.get("other"), len(cache)) == (49, 0, 2)

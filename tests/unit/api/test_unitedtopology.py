@@ -45,6 +45,9 @@ def expression(operator: str, *values: str, key: str = "zone") -> JSON:
     return {"name": "a", "nodeSelectorTerm": {"matchExpressions": [wanted]}}
 
 
+MANY_HOSTS = {"key": "kubernetes.io/hostname", "operator": "In", "values": [f"n{number}" for number in range(667)]}
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -151,6 +154,11 @@ def test_valid_topologies_are_accepted(made: UnitedTopology) -> None:
             topology({"name": "a", "nodeSelectorTerm": {}}),
             "spec.subsets[0].nodeSelectorTerm: is empty and matches no node; write matchExpressions, or omit it",
             id="a term that matches nothing",
+        ),
+        pytest.param(
+            topology({"name": "a", "nodeSelectorTerm": {"matchExpressions": [MANY_HOSTS] * 3}}),
+            "spec.subsets[0].nodeSelectorTerm: has 2,001 values; write at most 2,000",
+            id="a term with more values than are compared with each node",
         ),
         pytest.param(
             topology({"name": "a", "tolerations": [{"key": "rented", "operator": "Has"}]}),

@@ -204,18 +204,41 @@ def test_fewer_tallies_are_kept_when_nodes_are_added(monkeypatch: pytest.MonkeyP
 
 
 def test_sets_of_labels_are_matched_with_new_tallies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not with all others again, whether tallies are added or dropped; pods are counted by all that are kept."""
-    limit(monkeypatch, 10)
+    """Not with all others again, unless some were dropped, a tenth at once; pods are counted by all that are kept."""
+    limit(monkeypatch, 20)
     view = cluster("z1: a").running("a").snapshot()
-    apps = [selectors.parse(f"app in (web,a{n})") for n in range(25)]
-    per_node(view, apps[0])
-    view.put(pod("p0").on("a").labels(app="web").build())
-    monkeypatch.setattr(counts.TallyBook, "_matches", lambda *_: pytest.fail("matched again"))
-    for n, each in enumerate(apps[1:], 1):
+    apps = [selectors.parse(f"app in (web,a{n})") for n in range(40)]
+    matched: list[int] = []
+    matches = counts.TallyBook._matches  # noqa: SLF001
+
+    def counted(book: counts.TallyBook, key: TallyKey, labels: int) -> bool:
+        matched.append(labels)
+        return matches(book, key, labels)
+
+    monkeypatch.setattr(counts.TallyBook, "_matches", counted)
+    for n, each in enumerate(apps):
         per_node(view, each)
         view.put(pod(f"p{n}").on("a").labels(app="web").build())
     assert len(view.tallies) < 25
-    assert [per_node(view, each) for each in reversed(apps)] == [{"a": 26}] * 25
+    assert len(matched) <= 1 + 20 * 11, "not 20 for each of 40"
+    assert [per_node(view, each) for each in reversed(apps)] == [{"a": 41}] * 40
+
+
+def test_what_is_kept_of_sets_of_labels_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selectors may match every set of labels; the counts are the same."""
+    monkeypatch.setattr(counts, "MAX_PAIRS", 30)
+    view = cluster("z1: a").running("a").snapshot()
+    wide = [selectors.parse(f"x notin (v{n})") for n in range(10)]
+    for n in range(12):
+        for each in wide[: n + 1]:
+            per_node(view, each)
+        view.put(pod(f"p{n}").on("a").labels(app=f"a{n}").build())
+        held = view.tallies._by_labels.values()  # noqa: SLF001
+        assert sum(map(len, held)) == view.tallies._pairs <= 30  # noqa: SLF001
+    view.drop(Pod, "default", "p11")
+    held = view.tallies._by_labels.values()  # noqa: SLF001
+    assert sum(map(len, held)) == view.tallies._pairs  # noqa: SLF001
+    assert [per_node(view, each) for each in wide] == [{"a": 12}] * 10
 
 
 @pytest.mark.parametrize(

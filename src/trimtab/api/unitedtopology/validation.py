@@ -153,6 +153,10 @@ def _term_problems(term: NodeSelectorTerm) -> Iterator[InvalidError]:
     path = "nodeSelectorTerm"
     if not term.match_expressions and not term.match_fields:
         yield InvalidError(path, "is empty and matches no node; write matchExpressions, or omit it")
+    values = sum(len(each.values) for each in (*term.match_expressions, *term.match_fields))
+    if values > selectors.MAX_ENTRIES:
+        yield InvalidError(path, f"has {values:,} values; write at most {selectors.MAX_ENTRIES:,}")
+        return
     required = nodeselectors.compile(NodeSelector(node_selector_terms=(term,)))
     if required.problem is not None:
         location, reason = required.problem

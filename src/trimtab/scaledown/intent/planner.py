@@ -148,10 +148,10 @@ class Planner:
         if policy is None:
             return HoldOutcome.UNRANKED
         await self._match(checked)
-        if self._are_tiers_unknown(checked):
-            return HoldOutcome.NOT_SYNCED
         sizes = self._sizes(workload, size)
         plans = await self._plans(checked, workload, policy, sizes)
+        if plans is None:
+            return HoldOutcome.NOT_SYNCED
         return PlannedRequest(policy, plans) if plans else self._without_plans(workload, policy, sizes)
 
     def _without_plans(
@@ -175,7 +175,7 @@ class Planner:
         policy = self._policy(checked, workload, sizes)
         if not await self._is_ranked(policy, sizes):
             return PlannedRequest(policy, ())
-        return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
+        return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes) or ())
 
     async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans for a request that is only observed, as things are now: no pods or ranks are waited for."""
@@ -188,24 +188,20 @@ class Planner:
         if checked.policy.ranked_by and not await self._is_ranked(policy, sizes):
             return HoldOutcome.UNRANKED
         plans = await self._plans(checked, workload, policy, sizes, is_awaited=False)
+        if plans is None:
+            return HoldOutcome.NOT_SYNCED
         return PlannedRequest(policy, plans) if plans else self._without_plans(workload, policy, sizes)
 
     async def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
         """The plans for a request that is not going to be delivered: what would have been possible."""
         await self._match(checked)
         sizes = self._sizes(checked.workload, checked.request.after)
-        return await self._plans(checked, checked.workload, Policy.of(()), sizes, is_awaited=False)
+        return await self._plans(checked, checked.workload, Policy.of(()), sizes, is_awaited=False) or ()
 
     async def _match(self, checked: CheckedRequest) -> None:
         """Match the workload's pods with its subsets. Before sizes are read: events arrive meanwhile."""
         request = checked.request
         await self._match_pods(request.kind, request.namespace, request.name)
-
-    def _are_tiers_unknown(self, checked: CheckedRequest) -> bool:
-        """Whether the pods are in subsets whose order is not known yet."""
-        request = checked.request
-        tiers = self._tiers(request.kind, request.namespace, request.name, request.after)
-        return tiers == {} and self._active_pods(checked.workload) > 0
 
     async def _wait_for_caches(self, checked: CheckedRequest) -> None:
         """Wait, for a moment at most, until our own watches have shown as many pods as the workload says it has.
@@ -307,15 +303,20 @@ class Planner:
         sizes: Sequence[ControllerSize],
         *,
         is_awaited: bool = True,
-    ) -> tuple[ControllerPlan, ...]:
-        """The plan of each controller that loses pods; `is_awaited` is whether a request is held until it is made."""
-        return await self._compute(*self._planning(checked, workload, policy, sizes), is_awaited=is_awaited)
+    ) -> tuple[ControllerPlan, ...] | None:
+        """The plan of each controller that loses pods; None while the order of the subsets is not known, without which
+        no plan would be right. `is_awaited` is whether a request is held until the plans are made."""
+        planning = self._planning(checked, workload, policy, sizes)
+        return None if planning is None else await self._compute(*planning, is_awaited=is_awaited)
 
     def _planning(
         self, checked: CheckedRequest, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
-    ) -> tuple[int, Callable[[Snapshot], tuple[ControllerPlan, ...]]]:
+    ) -> tuple[int, Callable[[Snapshot], tuple[ControllerPlan, ...]]] | None:
         """How many pods are to be ranked, those that are ranked again included, and the function that plans them."""
         request, pods = checked.request, {each.uid: self._view.pods_of(each.uid) for each in sizes}
+        tiers = self._tiers(request.kind, request.namespace, request.name, request.after)
+        if tiers == {} and any(pod.active for owned in pods.values() for pod in owned):
+            return None
         workload = with_template(workload, self._sets(workload))
         removals = sum(each.before - each.after for each in sizes if policy.combination.recompute)
         plan = partial(
@@ -323,7 +324,7 @@ class Planner:
             defaults=self._constraints(scheduler_name(workload.spec.template)),
             model=self._model(workload),
             foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
-            tiers=self._tiers(request.kind, request.namespace, request.name, request.after),
+            tiers=tiers,
         )
 
         def work(snapshot: Snapshot) -> tuple[ControllerPlan, ...]:

@@ -86,11 +86,16 @@ class ScaleReviews:
 
 
 def scale_down_request(request: AdmissionRequest, owners: ReplicaSetOwners = DEPLOYMENTS) -> ScaleDownRequest | None:
-    """The request to scale down that a review is about; None where it is admitted at once."""
+    """The request to scale down that a review is about; None where it is admitted at once.
+
+    Raises InvalidError if the object that is updated cannot be read: whether it shrinks is then unknown.
+    """
     kind = _kind(request.resource.group, request.resource.resource, owners)
     if kind is None or request.operation != "UPDATE" or request.dry_run or request.sub_resource not in ("", "scale"):
         return None
     old, new = _read(request.old_object), _read(request.object)
+    if request.old_object is None and new is not None:
+        raise InvalidError("request.oldObject", "cannot be read")
     if old is None or new is None:
         return None
     absent = 0 if request.sub_resource else 1  # a Scale leaves out 0, a workload's absent size means 1

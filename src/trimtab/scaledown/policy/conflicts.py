@@ -61,6 +61,9 @@ def is_large(ref: WorkloadRef) -> bool:
     return max(len(ref.pod_labels), len(ref.selector.requirements), values) > MAX_LABELS
 
 
+_INDEXED = 12
+"""By how many labels that must have one value a selector is found."""
+
 Mark = tuple[str, str | None] | None
 """Something that pods have: a label with a value; a label with any (None for the value); or nothing in particular."""
 
@@ -161,9 +164,9 @@ class _Search:
     """Finds the conflicts of all workloads of a namespace.
 
     Groups are compared, not workloads: 1,000 ReplicaSets of one owner with equal labels are one group. A group that
-    selects by labels is compared only with those whose pods have the rarest of these, and all labels that must have one
-    value. None is compared for a pair of groups that both have `MOST` conflicts, so that 1,000 workloads, each of
-    which conflicts with all others, are not compared a million times.
+    selects by labels is compared only with those whose pods have the rarest of these, and the rarest few of the labels
+    that must have one value. None is compared for a pair of groups that both have `MOST` conflicts, so that 1,000
+    workloads, each of which conflicts with all others, are not compared a million times.
     """
 
     def __init__(self, groups: Sequence[_EqualWorkloads]) -> None:
@@ -182,6 +185,7 @@ class _Search:
         if selector.nothing:
             return
         equal = [labels[0] for labels in needed_labels(selector) if len(labels) == 1]
+        equal = sorted(equal, key=lambda label: frequency[label])[:_INDEXED]
         keys, values = tuple(key for key, _ in equal), tuple(value for _, value in equal)
         for mark in min(_needed(selector), key=lambda marks: sum(map(frequency.__getitem__, marks))):
             self._keys.setdefault(mark, {})[keys] = None

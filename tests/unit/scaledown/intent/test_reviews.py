@@ -9,6 +9,7 @@ import pytest
 from tests.lab.rollouts import KIND, OWNERS
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionReview
+from trimtab.api.errors import InvalidError
 from trimtab.install import reviews
 from trimtab.install.options import Options
 from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
@@ -152,6 +153,14 @@ ROLLOUT: JSON = {
         {"apiVersion": "rollouts.example.com/v1", "kind": "Rollout", "name": "web", "uid": "d", "controller": True}
     ]
 }
+
+
+def test_an_update_of_what_cannot_be_read_is_an_error() -> None:
+    """Whether the workload shrinks is unknown: the server admits it, and reports that without a decision."""
+    with pytest.raises(InvalidError, match=r"^request\.oldObject: cannot be read"):
+        scale_down_request(review(None, workload(3)))
+    assert scale_down_request(review(None, workload(3), operation="CREATE")) is None
+    assert scale_down_request(review(None, None)) is None
 
 
 @pytest.mark.parametrize(
