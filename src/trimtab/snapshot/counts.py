@@ -24,14 +24,10 @@ from trimtab.snapshot.pods import NOWHERE, PodTable
 
 IDLE_REQUESTS = 10_000
 """A tally is dropped after that many requests for other tallies, or a tenth more."""
-MIN_TALLIES = 1024
-"""How many tallies are kept, however many nodes there are: at 5,000 nodes 40 MB."""
-MAX_TALLIES = 4096
-"""How many are kept where nodes are few: an event of a pod may change all of them."""
+MAX_TALLIES = 1024
+"""At 5,000 nodes 40 MB; and an event of a pod may change all of them."""
 MAX_PAIRS = 2_000_000
 """How many tallies the sets of labels may have together: a selector may match all of them. 16 MB."""
-MAX_CELLS = 5_000 * MIN_TALLIES
-"""The counts of all tallies together, of which each has one for every node, where there are more than `MIN_TALLIES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +78,6 @@ class TallyBook:
         tally.requested = self._requests
         if len(tally.per_node) < len(self._nodes):
             tally.per_node = grown(tally.per_node, self._nodes.capacity)
-            self._drop_surplus()
         return tally.per_node[: len(self._nodes)]
 
     def adjust(self, labels: int, node: int, *, terminating: bool, sign: int) -> None:
@@ -173,13 +168,10 @@ class TallyBook:
         self._drop([each for each in self._tallies.values() if self._requests - each.requested > IDLE_REQUESTS])
 
     def _drop_surplus(self) -> None:
-        """Make room for a tenth of the limit, if it is reached; it is lower when nodes have been added."""
-        limit = max(MIN_TALLIES, min(MAX_TALLIES, MAX_CELLS // self._nodes.capacity))
-        if len(self._tallies) < limit:
-            return
-        kept = limit - max(1, limit // 10)
-        oldest_first = sorted(self._tallies.values(), key=lambda each: each.requested)
-        self._drop(oldest_first[: len(oldest_first) - kept])
+        """Make room for a tenth of all, if there are too many."""
+        if len(self._tallies) >= MAX_TALLIES:
+            oldest_first = sorted(self._tallies.values(), key=lambda each: each.requested)
+            self._drop(oldest_first[: max(1, MAX_TALLIES // 10)])
 
     def _drop(self, tallies: Sequence[_Tally]) -> None:
         if not tallies:

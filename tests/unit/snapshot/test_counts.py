@@ -121,13 +121,6 @@ def test_pods_of_the_namespaces_of_a_tally_are_counted(namespaces: set[str] | No
     assert view.tallies.per_node(key).tolist() == [want]
 
 
-def limit(monkeypatch: pytest.MonkeyPatch, least: int, most: int = 0, cells: int = 0) -> None:
-    """Limit the number of tallies."""
-    monkeypatch.setattr(counts, "MIN_TALLIES", least)
-    monkeypatch.setattr(counts, "MAX_TALLIES", most)
-    monkeypatch.setattr(counts, "MAX_CELLS", cells)
-
-
 @pytest.fixture
 def recounts(monkeypatch: pytest.MonkeyPatch) -> list[TallyKey]:
     """The tallies that are counted anew, once for each time."""
@@ -144,7 +137,7 @@ def recounts(monkeypatch: pytest.MonkeyPatch) -> list[TallyKey]:
 
 def test_tallies_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes memory for every node: the one that was not requested longest goes."""
-    limit(monkeypatch, 3)
+    monkeypatch.setattr(counts, "MAX_TALLIES", 3)
     view = cluster("z1: a").running("a").snapshot()
     for n in range(10):
         per_node(view, selectors.parse(f"app=a{n}"))
@@ -156,7 +149,7 @@ def test_tallies_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_tenth_of_the_tallies_is_dropped_at_once(monkeypatch: pytest.MonkeyPatch, recounts: list[TallyKey]) -> None:
     """Those whose last request is longest ago; all others are not counted again."""
-    limit(monkeypatch, 20)
+    monkeypatch.setattr(counts, "MAX_TALLIES", 20)
     view = cluster("z1: a").running("a").snapshot()
     some = [selectors.parse(f"app=a{n}") for n in range(21)]
     for each in (*some[:20], some[0], some[20]):
@@ -170,42 +163,9 @@ def test_a_tenth_of_the_tallies_is_dropped_at_once(monkeypatch: pytest.MonkeyPat
     assert len(recounts) == 1
 
 
-@pytest.mark.parametrize(
-    ("cells", "most", "kept"),
-    [
-        pytest.param(64 * 40, 100, 30, id="few nodes"),
-        pytest.param(64 * 40, 20, 20, id="few nodes, and many tallies"),
-        pytest.param(64 * 5, 100, 10, id="many nodes"),
-    ],
-)
-def test_more_tallies_are_kept_where_nodes_are_few(
-    monkeypatch: pytest.MonkeyPatch, recounts: list[TallyKey], cells: int, most: int, kept: int
-) -> None:
-    """Selectors that are requested in turn are counted once, if there is room for all."""
-    limit(monkeypatch, 10, most, cells)
-    view = cluster("z1: a").running("a").snapshot()
-    for _ in range(3):
-        for n in range(30):
-            per_node(view, selectors.parse(f"app=a{n}"))
-        assert len(view.tallies) <= kept
-    assert len(recounts) == 30 * (1 if kept == 30 else 3)
-
-
-def test_fewer_tallies_are_kept_when_nodes_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also without a request for a new one."""
-    limit(monkeypatch, 10, 100, 64 * 40)
-    view = cluster("z1: a").running("a").snapshot()
-    for n in range(30):
-        per_node(view, selectors.parse(f"app=a{n}"))
-    for n in range(100):
-        view.put(node(f"n{n}").build())
-    per_node(view, selectors.parse("app=a0"))
-    assert len(view.tallies) <= 64 * 40 // 100
-
-
 def test_sets_of_labels_are_matched_with_new_tallies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not with all others again, unless some were dropped, a tenth at once; pods are counted by all that are kept."""
-    limit(monkeypatch, 20)
+    monkeypatch.setattr(counts, "MAX_TALLIES", 20)
     view = cluster("z1: a").running("a").snapshot()
     apps = [selectors.parse(f"app in (web,a{n})") for n in range(40)]
     matched: list[int] = []

@@ -61,8 +61,8 @@ def is_large(ref: WorkloadRef) -> bool:
     return max(len(ref.pod_labels), len(ref.selector.requirements), values) > MAX_LABELS
 
 
-_INDEXED = 12
-"""By how many labels that must have one value a selector is found."""
+_MOST_KEYS = 8
+"""How many combinations of labels are looked up for a mark: where selectors have more, they are compared at once."""
 
 Mark = tuple[str, str | None] | None
 """Something that pods have: a label with a value; a label with any (None for the value); or nothing in particular."""
@@ -164,9 +164,9 @@ class _Search:
     """Finds the conflicts of all workloads of a namespace.
 
     Groups are compared, not workloads: 1,000 ReplicaSets of one owner with equal labels are one group. A group that
-    selects by labels is compared only with those whose pods have the rarest of these, and the rarest few of the labels
-    that must have one value. None is compared for a pair of groups that both have `MOST` conflicts, so that 1,000
-    workloads, each of which conflicts with all others, are not compared a million times.
+    selects by labels is compared only with those whose pods have the rarest of these, and, where most selectors name
+    the same labels, all that must have one value. None is compared for a pair of groups that both have `MOST`
+    conflicts, so that 1,000 workloads, each of which conflicts with all others, are not compared a million times.
     """
 
     def __init__(self, groups: Sequence[_EqualWorkloads]) -> None:
@@ -175,19 +175,22 @@ class _Search:
         self._selecting: dict[Hashable, _Selecting] = {}
         """The groups that may select pods, by a mark and by these labels and values."""
         frequency = Counter(mark for group in groups for mark in _marks(group.first))
+        needing: defaultdict[Mark, list[_EqualWorkloads]] = defaultdict(list)
         for group in groups:
-            self._add(group, frequency)
+            selector = group.first.selector
+            for mark in min(_needed(selector), key=lambda marks: sum(map(frequency.__getitem__, marks))):
+                if not selector.nothing:
+                    needing[mark].append(group)
+        for mark, found in needing.items():
+            self._add(mark, found)
         for group in groups:
             self._compare(group)
 
-    def _add(self, group: _EqualWorkloads, frequency: Counter[Mark]) -> None:
-        selector = group.first.selector
-        if selector.nothing:
-            return
-        equal = [labels[0] for labels in needed_labels(selector) if len(labels) == 1]
-        equal = sorted(equal, key=lambda label: frequency[label])[:_INDEXED]
-        keys, values = tuple(key for key, _ in equal), tuple(value for _, value in equal)
-        for mark in min(_needed(selector), key=lambda marks: sum(map(frequency.__getitem__, marks))):
+    def _add(self, mark: Mark, groups: Sequence[_EqualWorkloads]) -> None:
+        labels = [_one_valued(group.first.selector) for group in groups]
+        if len({keys for keys, _ in labels}) > _MOST_KEYS:
+            labels = [((), ())] * len(groups)
+        for group, (keys, values) in zip(groups, labels, strict=True):
             self._keys.setdefault(mark, {})[keys] = None
             self._selecting.setdefault((mark, keys, values), _Selecting()).add(group)
 
@@ -199,6 +202,12 @@ class _Search:
                 found = self._selecting.get((mark, keys, tuple(map(get, keys))))
                 for other in () if found is None else found.compared_with(group):
                     group.compare(other)
+
+
+def _one_valued(selector: Selector) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The labels that must have one value, and these values."""
+    labels = [labels[0] for labels in needed_labels(selector) if len(labels) == 1]
+    return tuple(key for key, _ in labels), tuple(value for _, value in labels)
 
 
 def _marks(ref: WorkloadRef) -> Iterator[Mark]:
