@@ -135,9 +135,10 @@ class Levels:
         """
         for _ in range(_PASSES):
             found = self._target_pods(kind, namespace, name, None)
-            unmatched = [] if found is None else self._view.unmatched(found.pods, found.topology)
-            if found is None or not unmatched:
-                await asyncio.sleep(0)
+            if found is None:
+                return
+            unmatched = self._view.unmatched(found.pods, found.topology)
+            if not unmatched:
                 return
             for part in slices(unmatched, found.topology):
                 for pod in part:
