@@ -149,14 +149,14 @@ def test_tallies_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_tenth_of_the_tallies_is_dropped_at_once(monkeypatch: pytest.MonkeyPatch, recounts: list[TallyKey]) -> None:
     """Those whose last request is longest ago; all others are not counted again."""
-    monkeypatch.setattr(counts, "MAX_TALLIES", 20)
+    monkeypatch.setattr(counts, "MAX_TALLIES", 90)
     view = cluster("z1: a").running("a").snapshot()
-    some = [selectors.parse(f"app=a{n}") for n in range(21)]
-    for each in (*some[:20], some[0], some[20]):
+    some = [selectors.parse(f"app=a{n}") for n in range(91)]
+    for each in (*some[:90], some[0], some[90]):
         per_node(view, each)
-    assert len(view.tallies) == 19
+    assert len(view.tallies) == 90 - 9 + 1
     recounts.clear()
-    for each in (some[0], *some[3:]):
+    for each in (some[0], *some[10:]):
         per_node(view, each)
     assert recounts == []
     per_node(view, some[1])
