@@ -75,6 +75,15 @@ def test_a_finished_pod_keeps_the_row_of_its_node() -> None:
     assert view.pods.node[view.pods.rows.index["default/done"]] == row_of(view, "a") != row_of(view, "b")
 
 
+def test_a_namespace_that_is_deleted_is_forgotten() -> None:
+    """Terms that select namespaces by labels do not find it any more."""
+    view = Snapshot()
+    for name in ("shop", "lab"):
+        view.put(codec.convert({"metadata": {"name": name, "labels": {"team": name}}}, Namespace))
+    view.drop(Namespace, "", "shop")
+    assert list(view.namespaces) == ["lab"]
+
+
 def test_events_may_come_twice() -> None:
     """Repeated events change nothing, and neither does deleting an unknown object."""
     view = cluster("z1: a").running("a").snapshot()
