@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+import time
 import urllib.request
 
 import pytest
@@ -11,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import Serving
 from trimtab.app import health
+from trimtab.app.busy_places import BusyPlaces
 from trimtab.app.health import Pages
 from trimtab.app.loop_monitor import LoopMonitor
 from trimtab.kube.clocks import SECOND, cancel
@@ -69,6 +73,68 @@ async def test_work_is_told_from_waiting_for_a_processor(
     assert f"late by 2.0 s, of which the process worked {work:.1f} s" in caplog.text
     assert ("compare its CPU limit" in caplog.text) is is_waiting
     await cancel(task)
+
+
+def _work(seconds: float) -> None:
+    """Use CPU time."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+async def test_what_keeps_the_loop_busy_is_logged_at_most_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    """Short work is not."""
+    caplog.set_level(logging.INFO)
+    clock, cpu = BusyClock(), [0]
+    monitor = LoopMonitor(clock, lambda *_: None, cpu_time=lambda: cpu[0])
+    task = asyncio.create_task(monitor.run())
+    logged = []
+    for seconds in (0.0, 0.2, 0.2):
+        await clock.advance(0.02)
+        _work(seconds)
+        clock.late += round(seconds * SECOND)
+        cpu[0] += round(seconds * SECOND)
+        await clock.advance(0.02)
+        logged.append(len(caplog.messages))
+    assert logged == [0, 1, 1]
+    assert caplog.messages[0].startswith("the event loop was busy for 200 ms without a pause, in tests.unit.")
+    assert "._work:" in caplog.messages[0]
+    await clock.advance(1.0)
+    _work(0.2)
+    clock.late += SECOND // 5
+    cpu[0] += SECOND // 5
+    await clock.advance(0.02)
+    assert len(caplog.messages) == 2
+    await cancel(task)
+
+
+def test_the_place_is_where_the_time_was_used_up() -> None:
+    """It is forgotten when the time starts anew; after the end no signal comes."""
+    with BusyPlaces(0.02) as busy:
+        busy.restart()
+        assert busy.place == ""
+        _work(0.1)
+        assert "._work:" in busy.place
+        busy.restart()
+        assert busy.place == ""
+    _work(0.1)
+    assert busy.place == ""
+
+
+def test_other_threads_than_the_main_one_are_not_watched() -> None:
+    """They cannot handle signals."""
+    places = list[str]()
+
+    def run() -> None:
+        with BusyPlaces(0.01) as busy:
+            busy.restart()
+            _work(0.05)
+            places.append(busy.place)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert places == [""]
 
 
 @pytest.mark.parametrize(

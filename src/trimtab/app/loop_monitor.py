@@ -13,10 +13,15 @@ import logging
 import time
 from collections.abc import Callable
 
+from trimtab.app.busy_places import BusyPlaces
 from trimtab.kube.clocks import SECOND, Clock
 
 _INTERVAL = 0.02
 """Seconds between two measurements."""
+_BUSY = 0.05
+"""Seconds of work without a pause that are too many."""
+_PLACES_PAUSE = 1.0
+"""Seconds between two log lines that say what the work was, at least."""
 _WORTH_LOGGING = 1.0
 _STALLED = 10.0
 """Seconds without a measurement after which the loop counts as stalled."""
@@ -42,6 +47,7 @@ class LoopMonitor:
         self._cpu_time = cpu_time
         self._expected: int | None = None
         """When the next measurement is due."""
+        self._place_logged: int | None = None
 
     @property
     def lag(self) -> float:
@@ -63,15 +69,28 @@ class LoopMonitor:
 
     async def run(self) -> None:
         """Measure until cancelled."""
-        while True:
-            self._expected = self._clock.monotonic() + round(_INTERVAL * SECOND)
-            before = self._cpu_time()
-            await self._clock.sleep(_INTERVAL)
-            late = self.lag
-            work = min(late, (self._cpu_time() - before) / SECOND)
-            self._observe(late, work)
-            if late >= _WORTH_LOGGING:
-                _log_lag(late, work)
+        with BusyPlaces(_BUSY) as busy:
+            while True:
+                await self._measure(busy)
+
+    async def _measure(self, busy: BusyPlaces) -> None:
+        self._expected = self._clock.monotonic() + round(_INTERVAL * SECOND)
+        before = self._cpu_time()
+        busy.restart()
+        await self._clock.sleep(_INTERVAL)
+        late = self.lag
+        work = min(late, (self._cpu_time() - before) / SECOND)
+        self._observe(late, work)
+        if late >= _WORTH_LOGGING:
+            _log_lag(late, work)
+        if work > _BUSY and busy.place:
+            self._log_place(work, busy.place)
+
+    def _log_place(self, work: float, place: str) -> None:
+        now = self._clock.monotonic()
+        if self._place_logged is None or now - self._place_logged >= round(_PLACES_PAUSE * SECOND):
+            self._place_logged = now
+            log.info("the event loop was busy for %.0f ms without a pause, in %s", work * 1000, place)
 
 
 def _log_lag(late: float, work: float) -> None:
