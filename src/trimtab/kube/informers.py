@@ -275,7 +275,6 @@ class Informer(Generic[T]):
             present.add(rejected.key)
             self._skip(rejected)
         for key in page.deleted:
-            present.discard(key)
             self._remove(key)
         self._waiters.wake()
 

@@ -320,7 +320,7 @@ class ScaleDownHolder:
             return self._repeated(checked)
         known = self.tracker.open_plan(checked.key)
         if known is not None and known.is_answer_to(checked):
-            self.tracker.answer(checked.key, known, is_complete=True)
+            self.tracker.answer(checked.key, known, is_complete=known.is_complete)
             self._in_background(self._reassure(checked.key, known))
             return self._repeated(checked)
         if await self._is_preceded(checked):
