@@ -68,7 +68,7 @@ from trimtab.scaledown.view import View, Workload
 
 _REMEMBERED = 1024
 """How many results are remembered for repeats."""
-_STORED = 0.5
+_STORED = 1.0
 """Seconds after its answer in which the API server stores a request, or tries to."""
 
 log = logging.getLogger(__name__)
