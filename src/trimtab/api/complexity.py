@@ -30,24 +30,27 @@ TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep; make it flatter"
 TOO_MANY_VALUES = f"has more than {MAX_VALUES:,} values; make it smaller"
 
 _QUOTE, _OPEN, _CLOSE, _LOWER, _COMMA = 0x22, 0x7B, 0x7D, 0x20, 0x2C
+_SMALL = 1 << 14
+"""Bytes that are counted sooner without numpy."""
 
 
 def is_too_deep(text: bytes, limit: int = MAX_DEPTH) -> bool:
     """Whether the JSON text has more than so many levels. Text with few brackets is not examined."""
-    if text.count(b"{") + text.count(b"[") <= limit:
+    if len(text) <= _SMALL and text.count(b"{") + text.count(b"[") <= limit:
         return False
-    return int(_levels(text)[0].max()) > limit
+    _, opens, closes = _brackets(_structure(text))
+    return bool(opens.sum() > limit) and int(_depths(opens, closes).max()) > limit
 
 
 def has_more_values(text: bytes, limit: int = MAX_VALUES) -> bool:
     """Whether the JSON text has more values than that, itself included. Short text is not examined."""
-    if len(text) <= 2 * limit or text.count(b",") + text.count(b"{") + text.count(b"[") < limit:
+    if len(text) <= 2 * limit:
         return False
-    outside, opens, closes = _brackets(text)
-    commas = outside & (_symbols(text) == _COMMA)
-    empty = opens[:-1] & closes[1:]
+    symbols = _structure(text)
+    outside, opens, _ = _brackets(symbols)
+    most = int((outside & (symbols == _COMMA)).sum()) + int(opens.sum()) + 1
     # an object or array that is not empty has one value more than commas
-    return int(commas.sum()) + int(opens.sum()) - int(empty.sum()) + 1 > limit
+    return most > limit and most - _empty(text) > limit
 
 
 def problem(text: bytes) -> str:
@@ -59,12 +62,19 @@ def problem(text: bytes) -> str:
 
 def cut(text: bytes, limit: int = CUT_DEPTH) -> bytes:
     """The JSON text with `0` for each object and array below so many levels."""
-    depths, opens, closes = _levels(text)
+    _, opens, closes = _brackets(_unescaped(text))
+    depths = _depths(opens, closes)
     starts = opens & (depths == limit + 1)
     inside = (depths > limit) | (closes & (depths == limit))
     symbols = _symbols(text).copy()
     symbols[starts] = ord("0")
     return bytes(symbols[starts | ~inside].tobytes())
+
+
+def _empty(text: bytes) -> int:
+    """How many objects and arrays are empty."""
+    _, opens, closes = _brackets(_unescaped(text))
+    return int((opens[:-1] & closes[1:]).sum())
 
 
 def _symbols(text: bytes) -> Any:
@@ -73,21 +83,29 @@ def _symbols(text: bytes) -> Any:
     return np.frombuffer(text, dtype=np.uint8)
 
 
-def _levels(text: bytes) -> tuple[Any, Any, Any]:
-    """For each byte: the level after it, and whether it opens or closes one."""
+def _unescaped(text: bytes) -> Any:
+    """The symbols of JSON text, with others for escaped quotes: each quote begins or ends a string."""
+    return _symbols(text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text)
+
+
+def _structure(text: bytes) -> Any:
+    """The brackets, commas and quotes of JSON text, those inside strings included: mostly a small part of it."""
+    symbols = _unescaped(text)
+    lower = symbols | _LOWER
+    return symbols[(lower == _OPEN) | (lower == _CLOSE) | (symbols == _COMMA) | (symbols == _QUOTE)]
+
+
+def _brackets(symbols: Any) -> tuple[Any, Any, Any]:
+    """For each symbol: whether it is outside of strings, and whether it opens or closes an object or array."""
     import numpy as np
 
-    _, opens, closes = _brackets(text)
-    depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int32)
-    return depths, opens, closes
-
-
-def _brackets(text: bytes) -> tuple[Any, Any, Any]:
-    """For each byte: whether it is outside of strings, and whether it opens or closes an object or array."""
-    import numpy as np
-
-    unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    symbols = _symbols(unescaped)
     outside = np.cumsum(symbols == _QUOTE, dtype=np.uint8) & 1 == 0
     brackets = symbols | _LOWER  # maps [ to { and ] to }, and nothing else to either
     return outside, (brackets == _OPEN) & outside, (brackets == _CLOSE) & outside
+
+
+def _depths(opens: Any, closes: Any) -> Any:
+    """For each symbol: the level after it."""
+    import numpy as np
+
+    return np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int32)
