@@ -43,7 +43,7 @@ from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
 from trimtab.kube.waiting import Waiters
-from trimtab.kube.watches import DELETED, PART, Page, RejectedObject, WatchEvent
+from trimtab.kube.watches import DELETED, PART, Page, RejectedObject, WatchEvent, analyse
 
 T = TypeVar("T", bound=Object)
 
@@ -109,6 +109,7 @@ class Informer(Generic[T]):
         self._rng = rng or random.Random()  # noqa: S311 - jitter of reconnections, not a secret
         self._handlers: list[Handler[T]] = []
         self._replays: set[asyncio.Future[None]] = set()
+        self._replaying = asyncio.Lock()
         self._stale = True
         self._version = ""
         self._number = -1
@@ -121,6 +122,7 @@ class Informer(Generic[T]):
         self._reported = ""
         self._unreadable: set[Key] = set()
         self._pool = None if self.resource.model is not Pod else PodPool() if pool is None else pool
+        analyse(self.resource.model)
 
     # Reading.
 
@@ -392,10 +394,11 @@ class Informer(Generic[T]):
 
     async def _replay_in_parts(self, handler: Handler[T], keys: Sequence[Key]) -> None:
         for start in range(0, len(keys), PART):
-            part = [key for key in keys[start : start + PART] if key in handler.unreported]
-            handler.unreported.difference_update(part)
-            self._report_added(handler, [each for each in map(self.store.get, part) if each is not None])
-            await asyncio.sleep(0)
+            async with self._replaying:  # one part at a time, however many handlers there are
+                part = [key for key in keys[start : start + PART] if key in handler.unreported]
+                handler.unreported.difference_update(part)
+                self._report_added(handler, [each for each in map(self.store.get, part) if each is not None])
+                await asyncio.sleep(0)
         self._waiters.wake()
 
     def _adopt(self, new: Any, old: Any) -> None:

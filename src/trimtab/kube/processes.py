@@ -36,6 +36,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 def run_until_stopped(work: Callable[[], Any]) -> None:
     """Run the work of a long-running process in an event loop of its own; see `until_stopped`."""
+    gc.freeze()  # modules and types are never garbage: looking for some takes tens of milliseconds less without them
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(until_stopped(work))
 

@@ -345,3 +345,24 @@ async def test_a_late_handler_may_take_objects_together() -> None:
         late.subscribe(added=lambda _: seen.append(1), added_all=lambda pods: seen.append(len(pods)))
         await late.wait_reported()
     assert seen == [100, 100, 50]
+
+
+async def test_late_handlers_are_told_one_part_at_a_time() -> None:
+    """However many there are: a component has several, and subscribes them all at once."""
+    stage, told, most = Stage(), 0, 0
+
+    def tell(_: Pod) -> None:
+        nonlocal told
+        told += 1
+
+    stage.put_many(250)
+    first = stage.caches.open(Pod)
+    async with stage.running(first):
+        late = stage.caches.open(Pod)
+        for _ in range(5):
+            late.subscribe(added=tell)
+        while told < 5 * 250:
+            before = told
+            await asyncio.sleep(0)
+            most = max(most, told - before)
+    assert most == 100
