@@ -3,7 +3,7 @@
 | limit | value | what happens beyond it |
 |---|---|---|
 | connections | 256 | the one that was idle longest is closed |
-| TLS handshakes at a time | 1,000 | the new connection is closed |
+| TLS handshakes at a time | 500 | the new connection is closed |
 | TLS handshake | 5 s | closed |
 | time from the first byte of a request to the last | 5 s | closed |
 | time between two requests | 2 min, more than API servers keep an idle connection | closed |
@@ -51,7 +51,7 @@ class Limits:
     """The limits, see the module's table. Times are in seconds."""
 
     connections: int = 256
-    handshakes: int = 1000
+    handshakes: int = 500
     handshake_seconds: float = 5.0
     request_seconds: float = 5.0
     idle_seconds: float = 120.0
