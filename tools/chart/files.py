@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -44,7 +45,8 @@ _REPLACEMENTS: Mapping[str, str] = {
 }
 
 
-def files() -> dict[str, str]:
+@functools.cache
+def files() -> Mapping[str, str]:
     """The text of each file of the chart, by its path."""
     made = {f"templates/{part}.yaml": _part(part) for part in PARTS}
     made |= {f"templates/{path.name}": path.read_text(encoding="utf-8") for path in sorted(_WRITTEN.iterdir())}

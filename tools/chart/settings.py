@@ -126,8 +126,8 @@ _BASE = Options(
 _TRIES = 20
 
 
-def parts(chosen: Mapping[str, Choice]) -> tuple[Flags, dict[str, list[JSON]]]:
-    """The flags of some choices, and the objects that they lead to, with placeholders."""
+def parts(chosen: Mapping[str, Choice], *wanted: str) -> tuple[Flags, dict[str, list[JSON]]]:
+    """The flags of some choices, and the objects that they lead to, with placeholders: of these parts, or of all."""
     options, flags = _BASE, frozenset[str]()
     for choice in chosen.values():
         options, flags = choice.change(options), flags | choice.flags
@@ -136,6 +136,7 @@ def parts(chosen: Mapping[str, Choice]) -> tuple[Flags, dict[str, list[JSON]]]:
     return flags, {
         name: [_marked(each, list(names)) for each in objects if not _is_repeated(each)]
         for name, objects in made.items()
+        if not wanted or name in wanted
     }
 
 
@@ -145,7 +146,7 @@ def cases(part: str) -> dict[Flags, list[JSON]]:
     rest = {name: choices[0] for name, choices in SETTINGS.items() if name not in names}
     found = {}
     for chosen in product(*(SETTINGS[name] for name in names)):
-        flags, made = parts({**rest, **dict(zip(names, chosen, strict=True))})
+        flags, made = parts({**rest, **dict(zip(names, chosen, strict=True))}, part)
         found[flags] = made[part]
     return found
 
