@@ -24,13 +24,14 @@ from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
-from trimtab.app import admission, control, scheduling
+from trimtab.app import admission, control, process, scheduling
 from trimtab.app.dependencies import Dependencies
 from trimtab.install import local, reviews
 from trimtab.kube.client import Client, PatchKind
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import ComponentGroup
 from trimtab.kube.config import discover
+from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
 from trimtab.ranking.victims import Options
 from trimtab.scaledown.intent.reviews import GRACE
@@ -222,8 +223,14 @@ _CONTROLLERS = {"apps/controllerrevisions", "apiextensions.k8s.io/customresource
         pytest.param(["webhooks"], _SHARED, id="webhooks, without what only controllers need"),
     ],
 )
-async def test_a_process_watches_each_kind_once(components: list[str], want: set[str], tmp_path: Path) -> None:
-    """However many components read it."""
+async def test_a_process_watches_each_kind_once(
+    components: list[str], want: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many components read it; and it has analysed each but the smallest before."""
+    analysed = set[str]()
+    monkeypatch.setattr(
+        process, "analyse", lambda kind: analysed.add(f"{Resource.of(kind).group}/{Resource.of(kind).plural}")
+    )
     async with Server(tmp_path) as server:
         configured = whole(components=components, leaderElection={"enabled": False})
         async with Client(Session(discover(server.kubeconfig))) as client:
@@ -235,6 +242,7 @@ async def test_a_process_watches_each_kind_once(components: list[str], want: set
                     assert not task.done()
                     await asyncio.sleep(0)
             assert watched(server) == dict.fromkeys(want, 1)
+            assert want - analysed <= _CONTROLLERS
         finally:
             await cancel(task)
 

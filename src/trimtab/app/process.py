@@ -22,6 +22,7 @@ from trimtab.app.loop_monitor import LoopMonitor
 from trimtab.app.metrics import Metrics
 from trimtab.app.switch import ConfigurationWatch
 from trimtab.app.unreadable import UnreadableReports
+from trimtab.inspection.cluster import KINDS
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clock_offset import ClockMonitor
@@ -32,6 +33,7 @@ from trimtab.kube.leases import LeaseCalls
 from trimtab.kube.sessions import Session
 from trimtab.kube.side_loop import SideLoop
 from trimtab.kube.transport import Transport
+from trimtab.kube.watches import analyse
 from trimtab.ranking.strategies import registry
 
 log = logging.getLogger(__name__)
@@ -113,6 +115,8 @@ class App:
         """Run all components until cancelled, or until one of them raises."""
         configuration = self.settings.configuration
         check(configuration)
+        for kind in KINDS:  # now, while nothing waits for the event loop
+            analyse(kind.model)
         async with AsyncExitStack() as stack:
             traces = tracing.start(os.environ)
             client = await self._connect(stack)

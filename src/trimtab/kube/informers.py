@@ -43,7 +43,7 @@ from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
 from trimtab.kube.waiting import Waiters
-from trimtab.kube.watches import DELETED, PART, Page, RejectedObject, WatchEvent, analyse
+from trimtab.kube.watches import DELETED, PART, Page, RejectedObject, WatchEvent
 
 T = TypeVar("T", bound=Object)
 
@@ -122,7 +122,6 @@ class Informer(Generic[T]):
         self._reported = ""
         self._unreadable: set[Key] = set()
         self._pool = None if self.resource.model is not Pod else PodPool() if pool is None else pool
-        analyse(self.resource.model)
 
     # Reading.
 
