@@ -29,6 +29,7 @@ class BusyPlaces:
         """Handle the timer's signal; only the main thread can."""
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGVTALRM, self._interrupted)
+            signal.siginterrupt(signal.SIGVTALRM, False)  # system calls of other threads go on
             self._is_active = True
         return self
 
