@@ -57,8 +57,8 @@ _PROCESSES = """
 seconds since its start, memory, and what the server counts of its watches and connections. Then 2,000 pods change a
 second, for five seconds: the cores that this takes, and how often the event loop was more than 50 ms late since the
 start, of how many measurements (fifty a second), and how often by its own work; in parentheses, how often a thread was
-that only sleeps, since a virtual machine is not always given its processors. Each process is started several times; the figures are medians, and delays
-are those of all starts.
+that only sleeps, since a virtual machine is not always given its processors. Each process is started several times;
+the figures are medians, and delays are those of all starts.
 """
 _PROCESSES_ROWS = """
 | components | CPU, s | ready after, s | MiB (peak) | watches (of pods) | connections | cores for changes | late |
