@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.unit.kube.fakes import FakeServer
@@ -15,6 +18,8 @@ from trimtab.api.errors import InvalidError
 from trimtab.app import admission, control
 from trimtab.app.dependencies import Dependencies
 from trimtab.app.switch import CHECK_INTERVAL, ConfigurationWatch, Switch
+from trimtab.cli import run
+from trimtab.cli.run import configured as read_file
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import Component, ComponentGroup
@@ -93,3 +98,32 @@ async def test_the_switch_applies_to_webhooks_and_controllers() -> None:
     assert holder.defaults == keeper.groups.defaults == replace(before, enabled=False)
     dependencies.switch.turn(on=True)
     assert holder.defaults == keeper.groups.defaults == before
+
+
+def test_a_file_is_parsed_only_if_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is invalid is parsed each time, so that each time it is an error."""
+    path, parsed = tmp_path / "trimtab.yaml", list[Path]()
+
+    def parse(file: Path, flags: Mapping[str, object]) -> TrimtabConfiguration:
+        parsed.append(file)
+        return read_file(file, flags)
+
+    monkeypatch.setattr(run, "configured", parse)
+    head = "apiVersion: trimtab.dev/v1alpha1\nkind: TrimtabConfiguration\n"
+    path.write_text(head)
+    again = run.Rereading(path, {}, configured(on=True))
+    assert again.read() is again.read()
+    assert len(parsed) == 1
+    path.write_text(f"{head}scaleDown: {{enabled: false}}\n")
+    assert not again.read().scale_down.enabled
+    for broken in ("scaleDown: 1", ""):
+        path.write_text(broken)
+        for _ in range(2):
+            with pytest.raises(InvalidError):
+                again.read()
+    path.unlink()
+    with pytest.raises(InvalidError, match="cannot be read"):
+        again.read()
+    path.write_text(head)
+    assert again.read().scale_down.enabled
+    assert len(parsed) == 8

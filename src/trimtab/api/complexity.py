@@ -38,7 +38,7 @@ def is_too_deep(text: bytes, limit: int = MAX_DEPTH) -> bool:
     """Whether the JSON text has more than so many levels. Text with few brackets is not examined."""
     if len(text) <= _SMALL and text.count(b"{") + text.count(b"[") <= limit:
         return False
-    _, opens, closes = _brackets(_structure(text))
+    _, opens, closes = _brackets(_structure(text)[0])
     return bool(opens.sum() > limit) and int(_depths(opens, closes).max()) > limit
 
 
@@ -46,11 +46,12 @@ def has_more_values(text: bytes, limit: int = MAX_VALUES) -> bool:
     """Whether the JSON text has more values than that, itself included. Short text is not examined."""
     if len(text) <= 2 * limit:
         return False
-    symbols = _structure(text)
-    outside, opens, _ = _brackets(symbols)
-    most = int((outside & (symbols == _COMMA)).sum()) + int(opens.sum()) + 1
+    symbols, places = _structure(text)
+    outside, opens, closes = _brackets(symbols)
+    commas = outside & (symbols == _COMMA)
+    empty = opens[:-1] & closes[1:] & (places[1:] - places[:-1] == 1)
     # an object or array that is not empty has one value more than commas
-    return most > limit and most - _empty(text) > limit
+    return int(commas.sum()) + int(opens.sum()) - int(empty.sum()) + 1 > limit
 
 
 def problem(text: bytes) -> str:
@@ -71,12 +72,6 @@ def cut(text: bytes, limit: int = CUT_DEPTH) -> bytes:
     return bytes(symbols[starts | ~inside].tobytes())
 
 
-def _empty(text: bytes) -> int:
-    """How many objects and arrays are empty."""
-    _, opens, closes = _brackets(_unescaped(text))
-    return int((opens[:-1] & closes[1:]).sum())
-
-
 def _symbols(text: bytes) -> Any:
     import numpy as np  # most processes never read such an object
 
@@ -88,11 +83,17 @@ def _unescaped(text: bytes) -> Any:
     return _symbols(text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text)
 
 
-def _structure(text: bytes) -> Any:
-    """The brackets, commas and quotes of JSON text, those inside strings included: mostly a small part of it."""
+def _structure(text: bytes) -> tuple[Any, Any]:
+    """The brackets, commas and quotes of JSON text, those inside strings included, and their places in it.
+
+    Mostly they are a small part of the text.
+    """
+    import numpy as np
+
     symbols = _unescaped(text)
     lower = symbols | _LOWER
-    return symbols[(lower == _OPEN) | (lower == _CLOSE) | (symbols == _COMMA) | (symbols == _QUOTE)]
+    places = np.flatnonzero((lower == _OPEN) | (lower == _CLOSE) | (symbols == _COMMA) | (symbols == _QUOTE))
+    return symbols[places], places
 
 
 def _brackets(symbols: Any) -> tuple[Any, Any, Any]:

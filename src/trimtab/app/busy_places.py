@@ -28,8 +28,8 @@ class BusyPlaces:
     def __enter__(self) -> Self:
         """Handle the timer's signal; only the main thread can."""
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGVTALRM, self._interrupted)
-            signal.siginterrupt(signal.SIGVTALRM, False)  # system calls of other threads go on
+            self._before = signal.signal(signal.SIGPROF, self._interrupted)
+            signal.siginterrupt(signal.SIGPROF, False)  # system calls of other threads go on
             self._is_active = True
         return self
 
@@ -39,14 +39,14 @@ class BusyPlaces:
         """Stop the timer."""
         if self._is_active:
             self._is_active = False
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, self._before)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, self._before)
 
     def restart(self) -> None:
         """Start to count anew: the loop is free."""
         self._place = ""
         if self._is_active:
-            signal.setitimer(signal.ITIMER_VIRTUAL, self._seconds)
+            signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     @property
     def place(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +74,32 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
     set_up_logs(configuration.logs.format, configuration.logs.level)
     set_up_memory()
     prefer_event_loop()
-    again = None if config_file is None else partial(configured, config_file, flags)
+    again = None if config_file is None else Rereading(config_file, flags, configuration).read
     run_until_stopped(app.App(app.Settings(configuration, kubeconfig, context, again)).run)
+
+
+class Rereading:
+    """A configuration file that is read every few seconds, and parsed only if it has changed.
+
+    That takes tens of milliseconds. Other files that it names are for parts that are read at the start alone.
+    """
+
+    def __init__(self, path: Path, flags: Mapping[str, object], configuration: TrimtabConfiguration) -> None:
+        self._path = path
+        self._flags = flags
+        self._configuration = configuration
+        self._text = b""
+
+    def read(self) -> TrimtabConfiguration:
+        """The present configuration. Raises InvalidError, each time, while it is invalid."""
+        try:
+            text = self._path.read_bytes()
+        except OSError:  # which is reported below
+            text = b""
+        if not text or text != self._text:
+            self._configuration = configured(self._path, self._flags)
+            self._text = text
+        return self._configuration
 
 
 def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfiguration:

@@ -11,6 +11,7 @@ key and the reason, whatever the decoder raised. `unreadable` reports them.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -220,6 +221,8 @@ class Watch(Generic[T]):
         self._read = reader(model)
         self._lines = Lines()
         self._pending: Iterator[bytes] = iter(())
+        self._size = 0
+        """Bytes since other tasks have run."""
 
     def __aiter__(self) -> Watch[T]:
         return self
@@ -227,6 +230,10 @@ class Watch(Generic[T]):
     async def __anext__(self) -> WatchEvent[T]:
         while True:
             for line in self._pending:
+                self._size += len(line)
+                if self._size > _LARGE:
+                    self._size = 0
+                    await asyncio.sleep(0)
                 return self._read(line)
             chunk = await self._stream.read()
             if not chunk:

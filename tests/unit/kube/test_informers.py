@@ -138,6 +138,21 @@ async def test_other_tasks_run_while_many_events_are_handled() -> None:
     assert 0 < max(after - before for before, after in pairwise([*handled, 200])) <= 32
 
 
+async def test_other_tasks_run_between_large_objects() -> None:
+    """Which have arrived together: each takes milliseconds."""
+    stage = Stage()
+    handled: list[int] = []
+    async with stage.running():
+        for number in range(10):
+            tree = pod_tree(f"p{number}")
+            tree["metadata"]["annotations"] = {"example.com/large": "x" * (1 << 18)}
+            stage.server.put(*PODS, tree)
+        while len(stage.diary.told) < 10:
+            handled.append(len(stage.diary.told))
+            await asyncio.sleep(0)
+    assert max(after - before for before, after in pairwise([*handled, 10])) == 1
+
+
 async def test_the_store_is_updated_before_handlers_are_called() -> None:
     """A handler sees the reported change in the store."""
     stage = Stage()
