@@ -15,9 +15,10 @@ import subprocess
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from tests.lab.deployments import DeploymentSandbox, deployment_sandbox
 from trimtab.api import annotations as keys
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN
 from trimtab.api.apps import Deployment
+from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
@@ -115,8 +117,8 @@ async def apply(client: Client, objects: Iterable[JSON]) -> None:
             await client.patch(_resource(each), name, each, namespace=namespace)
 
 
-async def remove(client: Client, objects: Iterable[JSON]) -> None:
-    """Delete what was applied, but for the definitions of our kinds."""
+async def remove(client: Client, objects: Sequence[JSON]) -> None:
+    """Delete what was applied, but for the definitions of our kinds, and wait until its namespaces are gone."""
     for each in objects:
         if each["kind"] != "CustomResourceDefinition":
             namespace, name = each["metadata"].get("namespace", ""), each["metadata"]["name"]
@@ -124,6 +126,17 @@ async def remove(client: Client, objects: Iterable[JSON]) -> None:
                 await client.delete(_resource(each), name, namespace=namespace)
             except ApiError:
                 continue
+    for name in (each["metadata"]["name"] for each in objects if each["kind"] == "Namespace"):
+        await until(partial(is_gone, client, name))
+
+
+async def is_gone(client: Client, namespace: str) -> bool:
+    """Whether a namespace is gone: while it terminates, nothing can be created in it."""
+    try:
+        await client.get(Namespace, namespace)
+    except NotFound:
+        return True
+    return False
 
 
 def _resource(tree: JSON) -> Resource[JSON]:
