@@ -188,6 +188,13 @@ def test_pods_outside_all_domains_count_as_one_domain_of_their_own() -> None:
     assert (found.after, found.outside) == ((2, 2), (4, 2))
 
 
+def test_all_pods_may_go() -> None:
+    """Or none: these are the bounds."""
+    made = two_zones_then_three(1)
+    assert len(planned(made, 0).keys) == 3
+    assert len(planned(made, 3).keys) == 0
+
+
 @pytest.mark.parametrize(
     ("replicas", "message"),
     [

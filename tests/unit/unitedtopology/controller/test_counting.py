@@ -178,6 +178,16 @@ async def test_the_first_recount_of_a_generation_lists_the_pods(stage: Stage) ->
     assert stage.row["replicas"] == 1
 
 
+async def test_nothing_is_remembered_of_a_united_topology_that_is_gone(stage: Stage) -> None:
+    """Another one of its name may have the same reservations: they are seen for the first time."""
+    stage.put({"x": 200})
+    assert (await stage.count()).recheck == 60.0
+    await stage.clock.advance(20)
+    assert (await stage.count()).recheck == 40.0
+    stage.counter.forget(key_of(stage.cached()))
+    assert (await stage.count()).recheck == 60.0
+
+
 async def test_a_reservation_expires_when_it_was_seen_for_as_long_as_any_request_takes(stage: Stage) -> None:
     """The next recount is due when the first of them has been; one whose pod exists after all stays."""
     stage.put({"x": 200, "of-late": 200})
@@ -192,6 +202,9 @@ async def test_a_reservation_expires_when_it_was_seen_for_as_long_as_any_request
     released = pod("late")
     del released["metadata"]["ownerReferences"]
     stage.server.put(*PODS, released)
+    bare = pod("bare")
+    del bare["metadata"]["ownerReferences"], bare["metadata"]["annotations"]
+    stage.server.put(*PODS, bare)
     await stage.clock.advance(1)
     third = await stage.count()
     assert sorted(stage.row["creating"]) == ["of-late", "y", "young"]
