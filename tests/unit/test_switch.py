@@ -111,7 +111,7 @@ def test_a_file_is_parsed_only_if_it_has_changed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(run, "configured", parse)
     head = "apiVersion: trimtab.dev/v1alpha1\nkind: TrimtabConfiguration\n"
     path.write_text(head)
-    again = run.Rereading(path, {}, configured(on=True))
+    again = run.Rereading(path, {})
     assert again.read() is again.read()
     assert len(parsed) == 1
     path.write_text(f"{head}scaleDown: {{enabled: false}}\n")

@@ -74,7 +74,7 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
     set_up_logs(configuration.logs.format, configuration.logs.level)
     set_up_memory()
     prefer_event_loop()
-    again = None if config_file is None else Rereading(config_file, flags, configuration).read
+    again = None if config_file is None else Rereading(config_file, flags).read
     run_until_stopped(app.App(app.Settings(configuration, kubeconfig, context, again)).run)
 
 
@@ -84,11 +84,11 @@ class Rereading:
     That takes tens of milliseconds. Other files that it names are for parts that are read at the start alone.
     """
 
-    def __init__(self, path: Path, flags: Mapping[str, object], configuration: TrimtabConfiguration) -> None:
+    def __init__(self, path: Path, flags: Mapping[str, object]) -> None:
         self._path = path
         self._flags = flags
-        self._configuration = configuration
-        self._text = b""
+        self._parsed: tuple[bytes, TrimtabConfiguration] | None = None
+        """The text that was parsed last, and its configuration."""
 
     def read(self) -> TrimtabConfiguration:
         """The present configuration. Raises InvalidError, each time, while it is invalid."""
@@ -96,10 +96,9 @@ class Rereading:
             text = self._path.read_bytes()
         except OSError:  # which is reported below
             text = b""
-        if not text or text != self._text:
-            self._configuration = configured(self._path, self._flags)
-            self._text = text
-        return self._configuration
+        if self._parsed is None or not text or text != self._parsed[0]:
+            self._parsed = (text, configured(self._path, self._flags))
+        return self._parsed[1]
 
 
 def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfiguration:
