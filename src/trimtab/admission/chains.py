@@ -13,11 +13,12 @@ from collections.abc import Sequence
 import msgspec
 
 from trimtab.admission.metrics import ReviewOutcome
-from trimtab.admission.server import Hook, OnSkip, read_beside, size_of
+from trimtab.admission.server import Hook, OnSkip, size_of
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.documents import JSON, Document
 from trimtab.api.patches import json_patch
+from trimtab.kube.threads import read_beside
 
 log = logging.getLogger(__name__)
 

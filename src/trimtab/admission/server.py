@@ -27,7 +27,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from aiohttp import web
 
@@ -42,8 +42,8 @@ from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, U
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND, Clock, SystemClock
 from trimtab.kube.components import run_together
+from trimtab.kube.threads import LARGE_OBJECT, read_beside
 
-T = TypeVar("T")
 Decide = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
 MAX_IN_FLIGHT = 512
@@ -85,19 +85,6 @@ OnSkip = Callable[[Hook, AdmissionRequest, str, ReviewOutcome], None]
 """Called for each request that is admitted without a decision, with the reason and the outcome."""
 
 
-_LARGE = 16_384
-"""Bytes of a review, or of an object, from which on reading it takes long."""
-_LARGEST = 131_072
-"""Bytes of the objects of a review that are read on the event loop, where there is no other way."""
-
-
-async def read_beside(size: int, read: Callable[..., T], *arguments: Any) -> T:
-    """Call a function that reads so many bytes; if that takes long, in another thread, so that the loop goes on."""
-    if size <= _LARGE:
-        return read(*arguments)
-    return await asyncio.to_thread(read, *arguments)
-
-
 def size_of(request: AdmissionRequest) -> int:
     """The bytes of the objects of a review."""
     return sum(len(each.text) for each in (request.object, request.old_object, request.options) if each is not None)
@@ -105,7 +92,7 @@ def size_of(request: AdmissionRequest) -> int:
 
 def is_large(request: AdmissionRequest) -> bool:
     """Whether its objects are so large that reading them on the event loop would take more than ten milliseconds."""
-    return size_of(request) > _LARGEST
+    return size_of(request) > LARGE_OBJECT
 
 
 class Certificates(Protocol):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 
 from trimtab.admission.patch_trials import patch_problems
-from trimtab.admission.server import Hook, admitted, read_beside
+from trimtab.admission.server import Hook, admitted
 from trimtab.api import cloneset, codec, unitedtopology
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, StatusCause, StatusDetails
 from trimtab.api.cloneset import CloneSet
@@ -24,6 +24,7 @@ from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.client import Client
+from trimtab.kube.threads import read_beside
 from trimtab.ranking.faults import faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
 

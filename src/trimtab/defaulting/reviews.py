@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from trimtab.admission.server import Hook, admitted, read_beside
+from trimtab.admission.server import Hook, admitted
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.annotations import DEFAULT_CONSTRAINTS, DEFAULTED
@@ -22,6 +22,7 @@ from trimtab.defaulting.deduction import NewPod, Result
 from trimtab.defaulting.metrics import Metrics
 from trimtab.defaulting.owners import Owners
 from trimtab.defaulting.rules import Rule, rule_for
+from trimtab.kube.threads import read_beside
 
 NAME = "default-constraints"
 PATH = "/pods"

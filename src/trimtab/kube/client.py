@@ -22,6 +22,7 @@ from trimtab.kube import watches
 from trimtab.kube.calls import SETTINGS, Caller, Observation, Settings
 from trimtab.kube.errors import Gone, Malformed
 from trimtab.kube.resources import Resource
+from trimtab.kube.threads import LARGE_OBJECT, read_beside
 from trimtab.kube.transport import Request, Response
 from trimtab.kube.watches import Page, RejectedObject, WatchEvent
 
@@ -35,6 +36,8 @@ Body = Mapping[str, Any] | Document | Model | bytes
 PAGE = 250
 """Objects of a page. Everything else in the process waits while it is decoded, about five milliseconds for pods; the
 memory that this leaves behind grows with it, too."""
+_LARGE_PAGE = 1 << 19
+"""Bytes of a page that are decoded on the event loop at most."""
 _RESTARTS = 3
 _WATCH_SILENCE = 240.0
 """Seconds without data after which a watch counts as broken. API servers send a bookmark every minute."""
@@ -59,7 +62,7 @@ class Client(Caller):
         resource = _resource(kind)
         params = _params(resourceVersion=resource_version)
         response = await self.call("GET", resource.object(name, namespace, subresource), params=params)
-        return _read(response, resource.model)
+        return await _read(response, resource.model)
 
     async def list(
         self,
@@ -102,7 +105,8 @@ class Client(Caller):
                 **{"continue": token},
             )
             response = await self.call("GET", resource.collection(namespace), params=params)
-            for page in watches.parts(response.body, resource.model):
+            parts = watches.parts(response.body, resource.model)
+            while (page := await read_beside(len(response.body), next, parts, None, limit=_LARGE_PAGE)) is not None:
                 for rejected in page.rejected:
                     self.unreadable.report(resource, rejected)
                 token = page.continue_token
@@ -157,7 +161,7 @@ class Client(Caller):
             raise ValueError(f"a {resource.kind} needs a namespace")
         params = self._write_params(dry_run, field_validation)
         response = await self.call("POST", resource.collection(namespace), params=params, body=_encoded(body))
-        return _read(response, resource.model)
+        return await _read(response, resource.model)
 
     async def replace(
         self,
@@ -173,7 +177,7 @@ class Client(Caller):
         path = resource.object(metadata["name"], metadata.get("namespace", ""), subresource)
         params = self._write_params(dry_run, field_validation)
         response = await self.call("PUT", path, params=params, body=_encoded(tree), repeatable=True)
-        return _read(response, resource.model)
+        return await _read(response, resource.model)
 
     async def patch(
         self,
@@ -198,7 +202,7 @@ class Client(Caller):
             content_type=how.value,
             repeatable=how is not PatchKind.JSON,
         )
-        return _read(response, resource.model)
+        return await _read(response, resource.model)
 
     async def delete(
         self,
@@ -320,9 +324,10 @@ def _encoded(body: Body | Sequence[JSON]) -> bytes:
     return body.text if isinstance(body, Document) else codec.encode(body)
 
 
-def _read(response: Response, model: type[T]) -> T:
+async def _read(response: Response, model: type[T]) -> T:
+    body = response.body
     try:
-        return codec.decode_object(response.body, model)
+        return await read_beside(len(body), codec.decode_object, body, model, limit=LARGE_OBJECT)
     except InvalidError as error:
         raise Malformed(f"the response cannot be read: {error}", status=response.status) from error
 

@@ -13,7 +13,8 @@ back streams delays a list and does not prevent it. Lists in pages are counted b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Generic, TypeVar
 
 from trimtab.kube import watches
@@ -22,6 +23,7 @@ from trimtab.kube.errors import ApiError, BadRequest, Invalid, Malformed, Unreac
 from trimtab.kube.list_fallbacks import FallbackReason
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Object, key_of
+from trimtab.kube.threads import LARGE_OBJECT, read_beside
 from trimtab.kube.transport import Request, Stream
 from trimtab.kube.watches import BOOKMARK, DELETED, PART, Page, WatchEvent
 
@@ -96,15 +98,17 @@ async def _parts(stream: Stream, model: type[T]) -> AsyncGenerator[Page[T], None
     """The parts of a list, up to the bookmark that ends the initial events."""
     read_all, read = watches.objects_reader(model), watches.reader(model)
     async for lines in _lines(stream):
-        objects = read_all(lines)
+        objects = await read_beside(len(lines), read_all, lines, limit=2 * _CHUNK)
         if objects is not None:
             for start in range(0, len(objects), PART):
                 yield Page(tuple(objects[start : start + PART]), "")
             continue
-        for page in _grouped(read(line) for line in lines.split(b"\n") if line):
-            yield page
-            if page.resource_version:
-                return
+        events = _events(lines, read)
+        async with aclosing(events), aclosing(_grouped(events)) as pages:
+            async for page in pages:
+                yield page
+                if page.resource_version:
+                    return
     raise Unreachable("the initial events ended before the list was complete")
 
 
@@ -135,10 +139,16 @@ def _has_bookmark(tail: bytes, chunk: bytes) -> bool:
     return _BOOKMARK in chunk or _BOOKMARK in tail + chunk[: len(_BOOKMARK)]
 
 
-def _grouped(events: Iterable[WatchEvent[T]]) -> Iterator[Page[T]]:
+async def _events(lines: bytes, read: Callable[[bytes], WatchEvent[T]]) -> AsyncGenerator[WatchEvent[T], None]:
+    for line in lines.split(b"\n"):
+        if line:
+            yield await read_beside(len(line), read, line, limit=LARGE_OBJECT)
+
+
+async def _grouped(events: AsyncGenerator[WatchEvent[T], None]) -> AsyncGenerator[Page[T], None]:
     """Parts of at most a few objects, in the order of the events."""
     items: list[T] = []
-    for event in events:
+    async for event in events:
         is_item = event.object is not None and event.type != DELETED
         if items and (not is_item or len(items) == PART):
             yield Page(tuple(items), "")

@@ -26,6 +26,7 @@ from trimtab.api.meta import Labels, ListMeta
 from trimtab.api.model import Model
 from trimtab.kube.errors import Malformed, from_status
 from trimtab.kube.resources import Key, object_key
+from trimtab.kube.threads import LARGE_OBJECT, read_beside
 from trimtab.kube.transport import Stream
 
 T = TypeVar("T")
@@ -204,13 +205,18 @@ class Lines:
     """Splits chunks into lines. An incomplete last line is dropped."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._incomplete: list[bytes] = []
+        """The pieces of a line whose end has not come yet: a large one comes in many."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk completes."""
-        pieces = (self._rest + chunk).split(b"\n")
-        self._rest = pieces.pop()
-        return [piece for piece in pieces if piece]
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            self._incomplete.append(chunk)
+            return []
+        lines = b"".join((*self._incomplete, chunk[:end])).split(b"\n")
+        self._incomplete = [chunk[end + 1 :]]
+        return [line for line in lines if line]
 
 
 class Watch(Generic[T]):
@@ -234,7 +240,7 @@ class Watch(Generic[T]):
                 if self._size > _LARGE:
                     self._size = 0
                     await asyncio.sleep(0)
-                return self._read(line)
+                return await read_beside(len(line), self._read, line, limit=LARGE_OBJECT)
             chunk = await self._stream.read()
             if not chunk:
                 raise StopAsyncIteration

@@ -20,11 +20,12 @@ import pytest
 from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, no, post, served, yes
 from tests.unit.kube.strange_objects import deep, wide
 from trimtab.admission.connections import Connection, Connections, Limits
-from trimtab.admission.server import AdmissionServer, Hook, read_beside
+from trimtab.admission.server import AdmissionServer, Hook
 from trimtab.api import admission, complexity
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.processes import new_event_loop
+from trimtab.kube.threads import read_beside
 from trimtab.testing.clocks import VirtualClock
 
 

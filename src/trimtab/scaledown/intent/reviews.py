@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from trimtab.admission.server import Hook, admitted, read_beside
+from trimtab.admission.server import Hook, admitted
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.documents import Document, without_nulls
@@ -28,6 +28,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
 from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
+from trimtab.kube.threads import read_beside
 from trimtab.scaledown.intent.requests import BUDGET, HoldResult, ScaleDownRequest
 
 NAME = "scale"

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from trimtab.admission.server import Hook, admitted, read_beside, size_of
+from trimtab.admission.server import Hook, admitted, size_of
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.annotations import subset_annotations
@@ -24,6 +24,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import Clock, cancel
 from trimtab.kube.resources import Key, object_key
+from trimtab.kube.threads import read_beside
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import Topologies
 

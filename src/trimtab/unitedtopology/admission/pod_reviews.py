@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from trimtab.admission.server import Hook, admitted, is_large, read_beside, size_of
+from trimtab.admission.server import Hook, admitted, is_large, size_of
 from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.annotations import DELETION_COST, SUBSET_COST, Reason, SubsetAnnotations, subset_annotations
@@ -31,6 +31,7 @@ from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.unitedtopology import Level, UnitedTopology
 from trimtab.kube.clocks import Clock
 from trimtab.kube.stores import Object, key_of
+from trimtab.kube.threads import read_beside
 from trimtab.ranking.costs import Band
 from trimtab.subsets import allocation, shaping, statuses
 from trimtab.subsets.allocation import PodCreation
