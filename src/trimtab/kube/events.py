@@ -17,7 +17,7 @@ import contextlib
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -155,16 +155,21 @@ class Recorder:
         instance: str = "",
         backlog: int = _BACKLOG,
         rng: random.Random | None = None,
+        before_write: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`before_write` is awaited before each event: what is more urgent goes first."""
         self._client = client.using(retry=NO_RETRIES)
         self._clock = client.clock
         self._component = component
         self._instance = instance
         self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
+        self._before_write = before_write
         self._backlog: asyncio.Queue[PendingEvent] = asyncio.Queue(backlog)
         self._correlator = Correlator(client.clock)
         self._written: _Cache[_WrittenEvent] = _Cache(_REMEMBERED)
         self._last = 0
+        self.pending = 0
+        """How many events are recorded and neither written nor dropped yet."""
 
     def record(
         self, about: Object | ObjectReference, severity: str, reason: str, message: str, *, action: str = ""
@@ -185,17 +190,22 @@ class Recorder:
             about = _label(event.about)
             log.warning("dropped an event about %s, the queue is full: %s: %s", about, event.reason, event.message)
             self._count_dropped(DropReason.QUEUE_FULL)
+        else:
+            self.pending += 1
 
     async def run(self) -> None:
         """Write queued events until cancelled."""
         while True:
             event = await self._backlog.get()
             try:
+                if self._before_write is not None:
+                    await self._before_write()
                 await self._handle(event)
             except Exception:
                 log.exception("dropped an event about %s", _label(event.about))
                 self._count_dropped(DropReason.FAILED)
             finally:
+                self.pending -= 1
                 self._backlog.task_done()
 
     async def flush(self) -> None:

@@ -28,6 +28,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import ApiError, Conflict, KubeError, NotFound, ServerError, Unreachable
 from trimtab.kube.retries import Backoff, was_not_executed
+from trimtab.scheduler.bursts import Bursts
 from trimtab.scheduler.state import Attempt
 
 _LOOK_UP_BACKOFF = Backoff(initial=0.5, cap=10.0, jitter=0.5)
@@ -65,6 +66,7 @@ class Binder:
         client: Client,
         *,
         limit: int,
+        bursts: Bursts,
         is_assumed: Callable[[Attempt], bool],
         on_result: Callable[[Attempt, BindingResult], None],
         rng: random.Random,
@@ -72,6 +74,7 @@ class Binder:
         self._client = client
         self._clock = client.clock
         self._limit = limit
+        self._bursts = bursts
         self._is_assumed = is_assumed
         self._on_result = on_result
         self._rng = rng
@@ -92,6 +95,7 @@ class Binder:
         """Start to bind a pod to the node that was chosen for it."""
         task = asyncio.get_running_loop().create_task(self._run(attempt), name=f"bind {attempt.pod.key}")
         self._tasks.add(task)
+        self._bursts.begin_binding()
         task.add_done_callback(self._discard)
         if len(self._tasks) >= self._limit:
             self._capacity.clear()
@@ -143,6 +147,7 @@ class Binder:
 
     def _discard(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._bursts.end_binding()
         self._capacity.set()
 
 

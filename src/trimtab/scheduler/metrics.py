@@ -1,8 +1,8 @@
 """The scheduler's metrics, with kube-scheduler's names, labels and buckets.
 
 Dashboards for kube-scheduler show Trimtab too. Metrics of what Trimtab does not do (preemption, permits, volumes) are
-left out. There are no goroutines here, but dashboards read the number of bindings in flight from
-`scheduler_goroutines{operation="binding"}`.
+left out, and `scheduler_pending_events` is Trimtab's own. There are no goroutines here, but dashboards read the number
+of bindings in flight from `scheduler_goroutines{operation="binding"}`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _ATTEMPTS = "Attempts to schedule pods: 'unschedulable' if all nodes were refuse
 _SLI = "Seconds from when a pod was first ready to be scheduled until it was bound, over all attempts."
 _AFTER_FLUSH = "Pods that were scheduled only after the unschedulable timeout: a requeue hint may be missing."
 _REFUSED = "Unschedulable pods by the plugin that refused them; a pod counts for each such plugin."
+_PENDING_EVENTS = "Events of pods that wait to be written: those of bound pods wait while other pods are being bound."
 
 
 class Result(StrEnum):
@@ -66,6 +67,7 @@ class Metrics:
         self._refused = self._gauge("unschedulable_pods", _REFUSED, "plugin", "profile")
         self._pending = self._gauge("pending_pods", "Pods that wait for a node, by queue.", "queue")
         self._known = self._gauge("cache_size", "Nodes, pods and assumed pods in the snapshot.", "type")
+        self._pending_events = self._gauge("pending_events", _PENDING_EVENTS)
         self._in_flight = self._gauge("goroutines", "Tasks in flight, by operation.", "operation")
 
     # Gauges that are read at each scrape.
@@ -83,6 +85,10 @@ class Metrics:
     def watch_bindings(self, in_flight: Callable[[], float]) -> None:
         """Export the number of bindings in flight."""
         self._in_flight.labels("binding").set_function(in_flight)
+
+    def watch_events(self, pending: Callable[[], float]) -> None:
+        """Export the number of events that wait to be written."""
+        self._pending_events.set_function(pending)
 
     # Counters and histograms.
 

@@ -10,14 +10,15 @@ Only this condition is patched, and only if it changes: other conditions and the
 components. Of several pending patches for one pod, the last one is written. A patch that fails is dropped: the next
 attempt writes the condition again.
 
-Pods may be bound faster than events can be written. Events have a long backlog for that: bindings go first.
+Bindings go first: events of bound pods wait until a burst of them is over (see `bursts`), and have a long backlog for
+that. What is said of pods that are not bound does not wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from trimtab.api import times
 from trimtab.api.annotations import Reason
@@ -28,10 +29,13 @@ from trimtab.kube.clocks import within
 from trimtab.kube.components import run_together
 from trimtab.kube.errors import Conflict, KubeError, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
+from trimtab.scheduler.bursts import Bursts
 
 POD_SCHEDULED = "PodScheduled"
 
 _WRITERS = 2
+_BOUND_WRITERS = 8
+"""Tasks that write events of bound pods: after a burst there are many at once."""
 _BACKLOG = 20_000
 _LONGEST_NOTE = 1024
 """The most bytes that an API server accepts as the text of an event."""
@@ -43,29 +47,42 @@ log = logging.getLogger(__name__)
 class Reporter:
     """Records events and conditions of pods; `run` writes them."""
 
-    def __init__(self, client: Client, writer: Client, profiles: Iterable[str], *, instance: str = "") -> None:
+    def __init__(
+        self, client: Client, writer: Client, profiles: Collection[str], *, bursts: Bursts, instance: str = ""
+    ) -> None:
         """`writer` writes conditions, and only as the leader; events of bound pods are written in any case."""
         self._client = writer
         self._clock = client.clock
-        self._recorders: Mapping[str, Recorder] = {
-            name: Recorder(
-                client, component=name, instance=f"{name}-{instance}" if instance else name, backlog=_BACKLOG
-            )
-            for name in profiles
-        }
+
+        def recorders(before_write: Callable[[], Awaitable[None]] | None) -> Mapping[str, Recorder]:
+            return {
+                name: Recorder(
+                    client,
+                    component=name,
+                    instance=f"{name}-{instance}" if instance else name,
+                    backlog=_BACKLOG,
+                    before_write=before_write,
+                )
+                for name in profiles
+            }
+
+        self._of_bound = recorders(bursts.wait)
+        self._of_others = recorders(None)
         self._conditions: dict[str, tuple[Pod, JSON]] = {}
         self._has_conditions = asyncio.Event()
 
     def report_scheduled(self, pod: Pod, node: str) -> None:
         """Report that a pod was bound."""
         self._conditions.pop(pod.metadata.uid, None)
-        self._recorder(pod).record(
+        self._of_bound[pod.spec.scheduler_name].record(
             pod, NORMAL, Reason.SCHEDULED, f"Successfully assigned {pod.key} to {node}", action="Binding"
         )
 
     def report_failed(self, pod: Pod, message: str, reason: Reason) -> None:
         """Report that a pod was not scheduled, with this reason of its condition."""
-        self._recorder(pod).record(pod, WARNING, Reason.FAILED_SCHEDULING, _shortened(message), action="Scheduling")
+        self._of_others[pod.spec.scheduler_name].record(
+            pod, WARNING, Reason.FAILED_SCHEDULING, _shortened(message), action="Scheduling"
+        )
         condition = self._condition(pod, message, reason)
         if condition is not None:
             self._conditions[pod.metadata.uid] = (pod, condition)
@@ -73,19 +90,30 @@ class Reporter:
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
-        writes = (self._write, *(recorder.run for recorder in self._recorders.values()))
-        await run_together(write() for write in writes for _ in range(_WRITERS))
+        others = (self._write, *(recorder.run for recorder in self._of_others.values()))
+        bound = (recorder.run for recorder in self._of_bound.values())
+        writers = (*(_WRITERS * others), *(_BOUND_WRITERS * tuple(bound)))
+        await run_together(write() for write in writers)
 
     async def flush(self, seconds: float) -> None:
         """Wait until the recorded events are written, at most that long."""
-        for recorder in self._recorders.values():
-            try:
-                await within(self._clock, seconds, recorder.flush())
-            except TimeoutError:
-                log.info("stopped before all events were written")
+        try:
+            await within(self._clock, seconds, self._flush())
+        except TimeoutError:
+            log.warning("%d events of pods are not written yet; they are lost if the process ends now", self.pending)
 
-    def _recorder(self, pod: Pod) -> Recorder:
-        return self._recorders[pod.spec.scheduler_name]
+    async def _flush(self) -> None:
+        for recorder in self._recorders:
+            await recorder.flush()
+
+    @property
+    def pending(self) -> int:
+        """The number of events that wait to be written."""
+        return sum(recorder.pending for recorder in self._recorders)
+
+    @property
+    def _recorders(self) -> Sequence[Recorder]:
+        return (*self._of_others.values(), *self._of_bound.values())
 
     def _condition(self, pod: Pod, message: str, reason: Reason) -> JSON | None:
         """The condition to write; None if the pod already has it."""

@@ -41,6 +41,7 @@ from trimtab.kube.leases import Elector, LeaseCalls
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.stores import Object
 from trimtab.scheduler.binding import Binder, BindingOutcome, BindingResult
+from trimtab.scheduler.bursts import Bursts
 from trimtab.scheduler.configuration import Configuration, RateLimit
 from trimtab.scheduler.metrics import Metrics, Result
 from trimtab.scheduler.queuedpods import QueueState
@@ -52,7 +53,7 @@ T = TypeVar("T", bound=Object)
 
 GRACE = 5.0
 """Seconds that bindings in flight may take when the service stops."""
-_EVENT_GRACE = 1.0
+_EVENT_GRACE = 5.0
 """Seconds that writing the last events may take."""
 _UNCONFIRMED = 30 * SECOND
 """How long the watch may take to show a binding that the API server has confirmed."""
@@ -102,15 +103,19 @@ class Service:
             namespaces=configuration.namespaces,
             pool=self._caches.pool,
         )
+        bursts = Bursts(client.clock)
         self.binder = Binder(
             writer,
             limit=configuration.bindings,
+            bursts=bursts,
             is_assumed=self.state.is_assumed,
             on_result=self._finish_binding,
             rng=self._rng,
         )
         event_client = _limited(client, configuration.rate_limit)
-        self.reporter = Reporter(event_client, writer, configuration.profiles, instance=socket.gethostname())
+        self.reporter = Reporter(
+            event_client, writer, configuration.profiles, bursts=bursts, instance=socket.gethostname()
+        )
         self.informers = self._informers()
         self._ready = asyncio.Event()
         self.state.queue.on_ready = self._ready.set
@@ -138,10 +143,10 @@ class Service:
     async def _serve(self) -> None:
         for informer in self.informers:
             await (informer.wait_known() if _is_optional(informer) else informer.wait_synced())
-        if self.elector is None:
-            await self._lead()
-        else:
-            await self.elector.run(self._lead)
+        try:
+            await (self._lead() if self.elector is None else self.elector.run(self._lead))
+        finally:  # after the lease was released: events must not delay the next leader
+            await self.reporter.flush(_EVENT_GRACE)
 
     async def _lead(self) -> None:
         log.info("scheduling pods of the profiles %s", ", ".join(self.configuration.profiles))
@@ -149,7 +154,6 @@ class Service:
             await run_together([self._schedule()], [self._check_assumed()])
         finally:
             await self.binder.finish(GRACE)
-            await self.reporter.flush(_EVENT_GRACE)
 
     # Scheduling.
 
@@ -299,6 +303,7 @@ class Service:
             )
         )
         self.metrics.watch_bindings(lambda: self.binder.in_flight)
+        self.metrics.watch_events(lambda: self.reporter.pending)
 
 
 def _is_optional(informer: Cache[Any]) -> bool:

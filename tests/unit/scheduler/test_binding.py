@@ -27,6 +27,7 @@ from trimtab.kube.errors import (
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request, Response
 from trimtab.scheduler.binding import Binder, BindingOutcome, BindingResult, is_certainly_unbound
+from trimtab.scheduler.bursts import Bursts
 from trimtab.scheduler.queuedpods import QueuedPod
 from trimtab.scheduler.state import Attempt
 from trimtab.testing.builders import pod
@@ -46,6 +47,7 @@ class Stage:
         self.binder = Binder(
             client,
             limit=limit,
+            bursts=Bursts(self.clock),
             is_assumed=lambda _: self.open,
             on_result=lambda _, result: self.results.append(result),
             rng=random.Random(1),

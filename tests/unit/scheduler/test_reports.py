@@ -11,12 +11,13 @@ import pytest
 
 from tests.unit.kube.fakes import failure
 from tests.unit.scheduler.controlplane import ControlPlane
-from trimtab.api import codec
+from trimtab.api import codec, times
 from trimtab.api.annotations import Reason
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel
+from trimtab.scheduler.bursts import QUIET, Bursts
 from trimtab.scheduler.reports import Reporter
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import START, VirtualClock
@@ -32,7 +33,8 @@ class Stage:
         self.server = ControlPlane(self.clock)
         self.server.add_pod(pod("p"))
         client = Client(self.server, clock=self.clock, rng=random.Random(1))
-        self.reporter = Reporter(client, client, ["trimtab"], instance="here")
+        self.bursts = Bursts(self.clock)
+        self.reporter = Reporter(client, client, ["trimtab"], bursts=self.bursts, instance="here")
 
     @property
     def pod(self) -> Pod:
@@ -95,6 +97,29 @@ async def test_a_refused_pod_has_a_warning_and_a_condition(stage: Stage) -> None
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     assert stage.pod.status.nominated_node_name == "theirs"
+
+
+async def test_events_of_bound_pods_wait_until_a_burst_is_over(stage: Stage) -> None:
+    """With the time at which the pod was bound. What is said of other pods does not wait."""
+    stage.bursts.begin_binding()
+    bound = stage.clock.now()
+    stage.reporter.report_scheduled(stage.pod, "a")
+    await stage.clock.advance(1)
+    stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
+    await stage.clock.advance(4)
+    assert [event["reason"] for event in stage.server.events()] == ["FailedScheduling"]
+    stage.reporter.report_scheduled(stage.pod, "b")
+    assert stage.reporter.pending == 2
+    stage.bursts.end_binding()
+    await stage.clock.advance(QUIET)
+    await stage.settle()
+    events = [event for event in stage.server.events() if event["reason"] == "Scheduled"]
+    assert stage.reporter.pending == 0
+    assert len(events) == 2
+    assert {event["firstTimestamp"] for event in events} == {
+        times.format_time(bound),
+        times.format_time(bound + 5 * SECOND),
+    }
 
 
 async def test_an_unchanged_condition_is_not_written_again(stage: Stage) -> None:
@@ -180,5 +205,5 @@ async def test_flush_waits_for_events(stage: Stage, caplog: pytest.LogCaptureFix
     ending = asyncio.ensure_future(stage.reporter.flush(1.0))
     await stage.clock.advance(2)
     assert ending.done()
-    assert "stopped before all events were written" in caplog.text
+    assert "events of pods are not written yet; they are lost if the process ends now" in caplog.text
     assert stage.clock.now() > START

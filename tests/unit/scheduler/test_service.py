@@ -41,6 +41,7 @@ async def test_existing_and_new_pods_are_bound() -> None:
         stage.server.add_pod(pod("late"))
         await stage.settle()
         assert stage.server.pods() == {"early": "a", "late": "a"}
+        await stage.advance(1)
         assert len(stage.server.events("Scheduled")) == 2
         assert not stage.service.state.assumed
         assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="scheduled"}') == 2
@@ -55,6 +56,7 @@ async def test_each_profile_serves_its_own_pods() -> None:
             stage.server.add_pod(pod(f"of-{name}"), scheduler=name)
         await stage.settle()
         assert stage.server.pods() == {"of-one": "a", "of-two": "a", "of-three": ""}
+        await stage.advance(1)
         told = {event["involvedObject"]["name"]: event["reportingComponent"] for event in stage.server.events()}
         assert told == {"of-one": "one", "of-two": "two"}
 
@@ -326,6 +328,26 @@ async def test_of_two_schedulers_only_the_leader_schedules() -> None:
     waiting.cancel()
     await clock.advance(10)
     assert waiting.done()
+
+
+async def test_events_are_written_after_the_lease_is_released() -> None:
+    """A scheduler that stops during a burst writes its last events, and does not keep the next leader waiting."""
+    clock = VirtualClock()
+    server = ControlPlane(clock)
+    server.add_node(node("a"))
+    service = new_service(server, clock, read())
+    task = asyncio.ensure_future(service.run())
+    await clock.advance(1)
+    server.add_pod(pod("p"))
+    await clock.advance(0)
+    assert server.pods() == {"p": "a"}
+    task.cancel()
+    await clock.advance(0)
+    assert not server.objects("leases")[0]["spec"]["holderIdentity"]
+    assert not server.events("Scheduled")
+    await clock.advance(1)
+    assert len(server.events("Scheduled")) == 1
+    assert task.done()
 
 
 async def test_a_scheduler_that_loses_the_lease_stops(caplog: pytest.LogCaptureFixture) -> None:
