@@ -28,13 +28,14 @@ schedulers take turns on one control plane, each alone, with one configuration f
 shares the machine: etcd, the API server, the clients and the scheduler. *Limit* is what the API server alone can take:
 the clients bind each pod themselves, without a scheduler. CPU is in milliseconds a pod, by process.
 
-A turn ends with the last binding; events of bound pods may still be written after it, by either scheduler.
+A turn ends with the last binding. Trimtab binds first: while pods are being bound, for half a minute at most, their
+events wait. *With events* counts until the last of them is written, too, by either scheduler.
 """
 _BINDING_ROWS = """
 ### {title}
 
-| constraints | | pods a second | median | of kube-scheduler's | CPU | peak MiB of the scheduler |
-|---|---|---|---|---|---|---|
+| constraints | | pods a second | median | of kube-scheduler's | with events | CPU | peak MiB of the scheduler |
+|---|---|---|---|---|---|---|---|
 """
 _PARTS = """
 ### Where Trimtab's time goes
@@ -169,7 +170,16 @@ def _binding(rows: list[Mapping[str, Any]]) -> Iterator[str]:
         cpu = ", ".join(f"{name} {value}" for name, value in row["CPU ms a pod"].items())
         listed, median = " ".join(f"{rate:.0f}" for rate in row["pods a second"]), _median(row)
         name, ratio = f"{row['constraints']} | {row['contender']}", median / peers[row["constraints"]]
-        yield f"| {name} | {listed} | {median:.0f} | {ratio:.1f} × | {cpu} | {row['peak MiB'] or ''} |"
+        memory = row["peak MiB"] or ""
+        yield f"| {name} | {listed} | {median:.0f} | {ratio:.1f} × | {_with_events(row)} | {cpu} | {memory} |"
+
+
+def _with_events(row: Mapping[str, Any]) -> str:
+    """The median rate until events are written, and how many pods are left without one."""
+    rates, missing = row.get("with events a second"), sum(row.get("without an event", ()))
+    if not rates:
+        return ""
+    return f"{statistics.median(rates):.0f}" + (f" ({missing} missing)" if missing else "")
 
 
 def _parts(rows: list[Mapping[str, Any]]) -> Iterator[str]:

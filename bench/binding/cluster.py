@@ -66,6 +66,11 @@ def deletion_request(address: Address, namespace: str, turn: str) -> bytes:
     return address.request("DELETE", f"/api/v1/namespaces/{namespace}/pods?labelSelector={TURN}%3D{turn}", options)
 
 
+def event_deletion_request(address: Address, namespace: str) -> bytes:
+    """Delete all events of a namespace."""
+    return address.request("DELETE", f"/api/v1/namespaces/{namespace}/events")
+
+
 def existing_pod_requests(address: Address, namespace: str, count: int) -> Iterator[bytes]:
     """Create so many pods of the workload that have a node already, the same number on each node."""
     for number in range(count):

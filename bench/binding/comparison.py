@@ -43,9 +43,17 @@ def _row(contender: str, constraints: str, turns: Sequence[Turn]) -> Mapping[str
         "contender": contender,
         "constraints": constraints,
         "pods a second": [round(turn.rate, 1) for turn in turns],
+        **(_events(turns) if turns[0].event_seconds else {}),
         "CPU ms a pod": _ms_a_pod(turns, lambda turn: turn.cpu),
         "peak MiB": round(max(turn.peak_mib for turn in turns)),
         **({"parts ms a pod": _ms_a_pod(turns, lambda turn: turn.parts)} if turns[0].parts else {}),
+    }
+
+
+def _events(turns: Sequence[Turn]) -> Mapping[str, Any]:
+    return {
+        "with events a second": [round(turn.event_rate, 1) for turn in turns],
+        "without an event": [turn.pods - turn.events for turn in turns],
     }
 
 
@@ -74,7 +82,10 @@ async def _compare(folder: Path, state: Path, extent: Extent) -> Comparison:
         for contender, constraints in _order(extent):
             bind = course.bind_only if contender == LIMIT else partial(course.take, contender)
             turn = await asyncio.to_thread(bind, constraints, extent.pods)
-            print(f"  {constraints:5} {contender:15} {turn.rate:6.1f} pods/s", flush=True)
+            print(
+                f"  {constraints:5} {contender:15} {turn.rate:6.1f} pods/s, {turn.event_rate:6.1f} with events",
+                flush=True,
+            )
             comparison.turns.append(turn)
         return comparison
 

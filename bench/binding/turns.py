@@ -12,7 +12,7 @@ from bench.binding import cluster, contenders
 from bench.binding.cluster import NAMESPACE, TURN
 from bench.binding.contenders import Usage
 from bench.binding.controlplane import RunningControlPlane
-from bench.binding.wire import Address, AssignedPods, send_all, send_sequences
+from bench.binding.wire import Address, AssignedPods, send_all, send_sequences, wait_for_events
 
 CLIENTS = 8
 WARM_UP = 50
@@ -34,11 +34,20 @@ class Turn:
     peak_mib: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds of the scheduler by part, if it counts them."""
+    event_seconds: float = 0.0
+    """Seconds until the last event of the bound pods was written, too."""
+    events: int = 0
+    """How many of the pods have such an event then."""
 
     @property
     def rate(self) -> float:
         """Pods a second."""
         return self.pods / self.seconds
+
+    @property
+    def event_rate(self) -> float:
+        """Pods a second that have their event, too."""
+        return self.events / self.event_seconds if self.event_seconds else 0.0
 
 
 @dataclass(slots=True)
@@ -69,9 +78,20 @@ class Course:
             ended = assigned.wait(WARM_UP + pods, _TURN_SECONDS)
             after, later = self._usage(contender, pid), contenders.parts(contender, self.plane, pid)
             assigned.close()
+            events = wait_for_events(self.address, NAMESPACE, WARM_UP + pods)
         cpu = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}
         used = {name: later[name] - parts[name] for name in later}
-        return Turn(contender, constraints, pods, ended - started, cpu, after[contender].peak_mib, used)
+        return Turn(
+            contender,
+            constraints,
+            pods,
+            ended - started,
+            cpu,
+            after[contender].peak_mib,
+            used,
+            max(ended, events.last) - started,
+            events.count - WARM_UP,
+        )
 
     def bind_only(self, constraints: str, pods: int) -> Turn:
         """Create pods and bind each right afterwards, without a scheduler: what the API server can take."""
@@ -97,10 +117,11 @@ class Course:
 
     @contextmanager
     def _turn(self) -> Iterator[str]:
-        """The value of a label for the pods of a turn, which are deleted in the end."""
+        """The value of a label for the pods of a turn, which are deleted in the end, with their events."""
         self.turns += 1
         turn = f"turn-{self.turns}"
         try:
             yield turn
         finally:
             send_all(self.address, [cluster.deletion_request(self.address, NAMESPACE, turn)], 1)
+            send_all(self.address, [cluster.event_deletion_request(self.address, NAMESPACE)], 1)

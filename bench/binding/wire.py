@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode, urlsplit
@@ -26,6 +26,9 @@ _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _LAST_CHUNK = b"0\r\n\r\n"
 _SIZE = 1 << 16
 _ADDED = b'{"type":"ADDED"'
+_SCHEDULED = b'"reason":"Scheduled"'
+_INTERVAL, _QUIET = 0.2, 3.0
+"""Seconds between two counts of events, and after which no further one is expected."""
 
 
 class UnexpectedResponseError(RuntimeError):
@@ -175,3 +178,29 @@ class AssignedPods:
                         self._changed.notify_all()
         except (OSError, HTTPException):
             return
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenEvents:
+    """How many events of bound pods a namespace has, and when the last of them was seen."""
+
+    count: int
+    last: float
+
+
+def wait_for_events(address: Address, namespace: str, expected: int) -> WrittenEvents:
+    """Wait until so many pods have an event that says where they are, or no further one is written.
+
+    They are listed, not watched: a watch beside the turn would take time from it.
+    """
+    path = f"/api/v1/namespaces/{namespace}/events?{urlencode({'fieldSelector': 'reason=Scheduled'})}"
+    connection = HTTPSConnection(address.host, address.port, context=address.context)
+    found = WrittenEvents(0, time.perf_counter())
+    while found.count < expected and time.perf_counter() - found.last < _QUIET:
+        connection.request("GET", path)
+        count = connection.getresponse().read().count(_SCHEDULED)
+        if count > found.count:
+            found = WrittenEvents(count, time.perf_counter())
+        time.sleep(_INTERVAL)
+    connection.close()
+    return found
