@@ -12,7 +12,7 @@ May import: the standard library, msgspec, numpy, prometheus-client, `trimtab.ku
 Where to start reading:
 
     configuration → service → state → queue → unschedulable → queuedpods
-                            ↘ binding, reports, metrics
+                            ↘ binding, bursts, reports, metrics
 
 `Service` connects informers, state and API server. `SchedulerState` holds what is known and makes the decisions,
 without I/O and without waiting: every method returns at once, so no event comes between a decision and its effect. All
