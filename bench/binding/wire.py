@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Self
@@ -198,7 +199,11 @@ def wait_for_events(address: Address, namespace: str, expected: int) -> WrittenE
     found = WrittenEvents(0, time.perf_counter())
     while found.count < expected and time.perf_counter() - found.last < _QUIET:
         connection.request("GET", path)
-        count = connection.getresponse().read().count(_SCHEDULED)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != HTTPStatus.OK:
+            raise UnexpectedResponseError(body[:600].decode(errors="replace"))
+        count = body.count(_SCHEDULED)
         if count > found.count:
             found = WrittenEvents(count, time.perf_counter())
         time.sleep(_INTERVAL)
