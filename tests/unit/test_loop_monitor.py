@@ -50,28 +50,37 @@ async def test_the_lag_is_what_a_measurement_is_late() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "work", "is_waiting"),
+    ("used", "by_others", "work", "waits_for"),
     [
-        pytest.param(3.0, 2.0, False, id="by its own work: CPU time from before it was late does not count"),
-        pytest.param(1.2, 1.2, False, id="mostly by its own work"),
-        pytest.param(0.3, 0.3, True, id="mostly because it had no processor"),
+        pytest.param(3.0, 0.0, 2.0, "", id="by its own work: CPU time from before it was late does not count"),
+        pytest.param(1.2, 0.6, 1.2, "", id="mostly by its own work"),
+        pytest.param(0.3, 0.0, 0.3, "a processor", id="mostly because it had no processor"),
+        pytest.param(0.3, 0.6, 0.3, "a processor", id="other threads had none either"),
+        pytest.param(0.3, 1.6, 0.3, "other threads", id="mostly because other threads worked"),
     ],
 )
-async def test_work_is_told_from_waiting_for_a_processor(
-    used: float, work: float, is_waiting: bool, caplog: pytest.LogCaptureFixture
+async def test_work_is_told_from_waiting(
+    used: float, by_others: float, work: float, waits_for: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the process has not used of a processor, it cannot have worked."""
-    clock, seen, cpu = BusyClock(), list[tuple[float, float]](), [0]
-    monitor = LoopMonitor(clock, lambda *observed: seen.append(observed), cpu_time=lambda: cpu[0])
+    """What the loop's thread has not used of a processor, it cannot have worked."""
+    clock, seen, cpu, process = BusyClock(), list[tuple[float, float]](), [0], [0]
+    monitor = LoopMonitor(
+        clock,
+        lambda *observed: seen.append(observed),
+        cpu_time=lambda: cpu[0],
+        process_cpu_time=lambda: process[0],
+    )
     task = asyncio.create_task(monitor.run())
     await clock.advance(0.02)
     assert seen == [(0.0, 0.0)]
     clock.late = 2 * SECOND
     cpu[0] += round(used * SECOND)
+    process[0] += round((used + by_others) * SECOND)
     await clock.advance(0.02)
     assert seen[1] == pytest.approx((2.0, work))
-    assert f"late by 2.0 s, of which the process worked {work:.1f} s" in caplog.text
-    assert ("compare its CPU limit" in caplog.text) is is_waiting
+    assert f"late by 2.0 s, of which it worked {work:.1f} s" in caplog.text
+    assert ("It had to wait" in caplog.text) is bool(waits_for)
+    assert f"It had to wait for {waits_for}" in caplog.text or not waits_for
     await cancel(task)
 
 
@@ -119,6 +128,28 @@ def test_the_place_is_where_the_time_was_used_up() -> None:
         assert busy.place == ""
     _work(0.1)
     assert busy.place == ""
+
+
+def test_the_time_of_other_threads_does_not_count() -> None:
+    """The place is found all the same when the main thread has used its own time."""
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.is_set():
+            pass
+
+    with BusyPlaces(0.05) as busy:
+        thread = threading.Thread(target=run)
+        busy.restart()
+        thread.start()
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            time.sleep(0.01)  # only the other thread works
+        place = busy.place
+        done.set()
+        thread.join()
+        _work(0.2)
+        assert (place, "._work:" in busy.place) == ("", True)
 
 
 def test_other_threads_than_the_main_one_are_not_watched() -> None:

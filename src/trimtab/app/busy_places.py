@@ -1,28 +1,34 @@
 """Finds what the main thread executes when it has used more CPU time than an event loop may without a pause.
 
 A timer of the operating system counts the CPU time of the process and interrupts it, so this costs nothing while the
-loop is free. C code is not interrupted: the place is then the Python line that called it.
+loop is free. Other threads may have used that time: the timer is then set again, for what the main thread has left. C
+code is not interrupted: the place is then the Python line that called it.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Self
 
 _PACKAGE = "trimtab"
 _MOST_PLACES = 4
 """How many functions of one stack are named."""
+_SHORTEST = 0.002
+"""Seconds for which the timer is set again at least: it must not interrupt the process all the time."""
 
 
 class BusyPlaces:
     """Remembers where the main thread was when its CPU time was used up, while it is entered as a context."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds` of CPU time may pass between two calls of `restart`."""
+        """`seconds` of CPU time of the main thread may pass between two calls of `restart`."""
         self._seconds = seconds
         self._place = ""
+        self._started = 0.0
+        """What the main thread had used when the time started."""
         self._is_active = False
 
     def __enter__(self) -> Self:
@@ -46,6 +52,7 @@ class BusyPlaces:
         """Start to count anew: the loop is free."""
         self._place = ""
         if self._is_active:
+            self._started = time.thread_time()
             signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     @property
@@ -54,7 +61,11 @@ class BusyPlaces:
         return self._place
 
     def _interrupted(self, _: int, frame: FrameType | None) -> None:
-        self._place = named(frame)
+        left = self._started + self._seconds - time.thread_time()
+        if left > 0:
+            signal.setitimer(signal.ITIMER_PROF, max(left, _SHORTEST))
+        else:
+            self._place = named(frame)
 
 
 def named(frame: FrameType | None) -> str:

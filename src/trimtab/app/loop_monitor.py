@@ -2,9 +2,10 @@
 
 No request and no reconcile may keep the loop for more than 50 ms. This is what shows it in production.
 
-A loop is also late while the process waits for a processor: its CPU limit is used up, or the node is busy. So the CPU
-time of the process is measured, too: what it has not used, it cannot have worked. The shorter the interval, the less of
-that time is from before the loop was late.
+A loop is also late while its thread waits: for a processor, because the CPU limit of the process is used up or the
+node is busy, or for other threads of the process, which hold Python's lock while they read a large object. So the CPU
+time of the thread is measured, too: what it has not used, it cannot have worked. The shorter the interval, the less of
+that time is from before the loop was late. What the process has used shows whether other threads worked meanwhile.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ class LoopMonitor:
         clock: Clock,
         observe: Callable[[float, float], None],
         *,
-        cpu_time: Callable[[], int] = time.process_time_ns,
+        cpu_time: Callable[[], int] = time.thread_time_ns,
+        process_cpu_time: Callable[[], int] = time.process_time_ns,
     ) -> None:
-        """`observe` is called with the seconds by which the loop was late, and how many of them were work at most."""
+        """`observe` is called with the seconds by which the loop was late, and how many of them it worked at most."""
         self._clock = clock
         self._observe = observe
         self._cpu_time = cpu_time
+        self._process_cpu_time = process_cpu_time
         self._expected: int | None = None
         """When the next measurement is due."""
         self._place_logged: int | None = None
@@ -75,14 +78,14 @@ class LoopMonitor:
 
     async def _measure(self, busy: BusyPlaces) -> None:
         self._expected = self._clock.monotonic() + round(_INTERVAL * SECOND)
-        before = self._cpu_time()
+        before, process_before = self._cpu_time(), self._process_cpu_time()
         busy.restart()
         await self._clock.sleep(_INTERVAL)
         late = self.lag
         work = min(late, (self._cpu_time() - before) / SECOND)
         self._observe(late, work)
         if late >= _WORTH_LOGGING:
-            _log_lag(late, work)
+            _log_lag(late, work, (self._process_cpu_time() - process_before) / SECOND)
         if work > _BUSY and busy.place:
             self._log_place(work, busy.place)
 
@@ -93,10 +96,11 @@ class LoopMonitor:
             log.info("the event loop was busy for %.0f ms without a pause, in %s", work * 1000, place)
 
 
-def _log_lag(late: float, work: float) -> None:
-    text = (
-        "the event loop was late by %.1f s, of which the process worked %.1f s; every request and watch waited as long"
-    )
-    if work < late / 2:
+def _log_lag(late: float, work: float, process: float) -> None:
+    """`process` is the CPU time of all threads."""
+    text = "the event loop was late by %.1f s, of which it worked %.1f s; every request and watch waited as long"
+    if work < late / 2 <= process:
+        text += ". It had to wait for other threads of the process, which worked for as long"
+    elif work < late / 2:
         text += ". It had to wait for a processor: compare its CPU limit, and the load of its node"
     log.warning(text, late, work)

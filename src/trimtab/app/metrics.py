@@ -53,8 +53,8 @@ class Metrics:
         )
         self._work = Histogram(
             "trimtab_event_loop_work_seconds",
-            "Seconds of trimtab_event_loop_lag_seconds in which the process worked, at most; for the rest it waited "
-            "for a processor.",
+            "Seconds of trimtab_event_loop_lag_seconds in which the event loop worked, at most; for the rest it waited "
+            "for a processor, or for other threads of the process.",
             buckets=_LAGS,
             registry=registry,
         )
@@ -100,6 +100,6 @@ class Metrics:
         self._dropped_events.labels(component, reason).inc()
 
     def observe_lag(self, seconds: float, work: float) -> None:
-        """Record how late the event loop was, and for how much of that the process worked."""
+        """Record how late the event loop was, and for how much of that it worked."""
         self._lag.observe(seconds)
         self._work.observe(work)
