@@ -34,7 +34,7 @@ from trimtab.kube.config import discover
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
 from trimtab.ranking.victims import Options
-from trimtab.scaledown.intent.reviews import GRACE
+from trimtab.scaledown.intent.reviews import SENDING
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab import provisioning
 from trimtab_lab.apiserver.wire.server import Server
@@ -327,7 +327,7 @@ async def test_every_hook_has_a_webhook_configuration_and_the_reverse() -> None:
     webhooks = component.parts["server"]
     assert isinstance(webhooks, AdmissionServer)
     asked = {review.path: review.budget(configured) for review in (*reviews.REVIEWS, reviews.CLONESETS)}
-    asked["/scale"] += GRACE
+    asked["/scale"] -= SENDING
     assert asked == {path: hook.budget for path, hook in webhooks.hooks.items()}
 
 

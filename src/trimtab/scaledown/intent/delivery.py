@@ -26,7 +26,7 @@ from trimtab.ranking.costs import Side
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
 from trimtab.scaledown.intent.ratelimits import RateLimiter
-from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, TimeBudget
+from trimtab.scaledown.intent.requests import ANSWER, CheckedRequest, HoldResult, TimeBudget
 from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.pod_costs import annotation_for, plan_cost
@@ -38,14 +38,12 @@ from trimtab.scaledown.stability import is_rolling_out
 from trimtab.scaledown.view import View
 from trimtab.snapshot import Snapshot
 
-_ANSWER = 0.1
-"""Seconds of the budget that are left for answering."""
 BACKGROUND = 5.0
 """Seconds in which costs are written for a request that was admitted already."""
 _NAME_LENGTH = 12
 _WORST_UNKNOWN = "; there was no time to compute how level that leaves the pods"
 _NOT_SEEN = "the watch of pods did not show all costs in time; the controller may not have seen them either"
-RESERVE = LAST + _ANSWER
+RESERVE = LAST + ANSWER
 """Seconds of the budget in which neither a cost is written nor a controller waited for."""
 
 log = logging.getLogger(__name__)
@@ -241,14 +239,14 @@ class PlanDelivery:
 
     async def _settle(self, budget: TimeBudget, seconds: float) -> None:
         if seconds:
-            await self._clock.sleep(min(seconds, budget.left(budget.seconds - _ANSWER)))
+            await self._clock.sleep(min(seconds, budget.until_answer()))
 
     async def _announcement(self, plans: Sequence[ControllerPlan], report: WriteReport, budget: TimeBudget) -> str:
         """How level the result of a partial delivery will be at worst, or that this was not found in time.
 
         It takes as long as planning, and is computed in the same thread.
         """
-        left, snapshot, written = budget.left(budget.seconds - _ANSWER), self._view.snapshot, set(report.versions)
+        left, snapshot, written = budget.until_answer(), self._view.snapshot, set(report.versions)
         if report.is_complete:
             return ""
         if not left:
@@ -282,7 +280,7 @@ class PlanDelivery:
             return not waiting
 
         try:
-            await within(self._clock, budget.left(budget.seconds - _ANSWER), pods.wait_for(lambda _: is_shown()))
+            await within(self._clock, budget.until_answer(), pods.wait_for(lambda _: is_shown()))
         except TimeoutError:
             return False
         return True

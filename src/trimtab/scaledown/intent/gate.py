@@ -29,7 +29,7 @@ from typing import Any
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
-from trimtab.kube.errors import ApiError, ConfigError
+from trimtab.kube.errors import ApiError, ConfigError, Timeout
 from trimtab.scaledown.intent.kept_costs import is_read_while_incomplete
 from trimtab.scaledown.intent.ratelimits import RateLimiter
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest, TimeBudget
@@ -106,7 +106,7 @@ class Gate:
         """The request with its workload and policy, or its result."""
         workload, policy = self._observed(request)
         if workload is None:
-            workload = await self._verified(request)
+            workload = await self._verified(request, budget)
         if workload is None:
             return HoldResult(HoldOutcome.STALE)
         if self._view.is_managed(workload):
@@ -145,19 +145,23 @@ class Gate:
         policy = self._policy_of(workload_ref(cached, self._view.owners), request.after)
         return (cached, policy) if policy is not None and not policy.is_enforced else (None, None)
 
-    async def is_current(self, request: ScaleDownRequest) -> bool:
+    async def is_current(self, request: ScaleDownRequest, budget: TimeBudget) -> bool:
         """Whether an uncached read still shows the workload as the review describes it, perhaps with another status."""
-        workload = await self._read(request)
+        workload = await self._read(request, budget)
         return workload is not None and _is_described(request, workload)
 
-    async def _verified(self, request: ScaleDownRequest) -> Workload | None:
+    async def _verified(self, request: ScaleDownRequest, budget: TimeBudget) -> Workload | None:
         """The workload by an uncached read, if it is as the review says."""
-        workload = await self._read(request)
+        workload = await self._read(request, budget)
         return workload if workload is not None and _is_current(request, workload) else None
 
-    async def _read(self, request: ScaleDownRequest) -> Workload | None:
-        kind = self._view.kinds.get(request.kind)
-        return await read_workload(self._client, kind, request.namespace, request.name)
+    async def _read(self, request: ScaleDownRequest, budget: TimeBudget) -> Workload | None:
+        """The workload by an uncached read. Raises ApiError, also if the budget does not last."""
+        kind, left = self._view.kinds.get(request.kind), budget.until_answer()
+        try:
+            return await within(budget.clock, left, read_workload(self._client, kind, request.namespace, request.name))
+        except TimeoutError:
+            raise Timeout(f"{request.workload} could not be read in time, within {left:.1f} s") from None
 
     def _about_explicit_ranks(
         self, ref: WorkloadRef, policy: EffectivePolicy | None
@@ -203,9 +207,10 @@ class Gate:
         """Prepare for the new size; warnings, if that was not completed. It must not prevent the scale-down."""
         if self._prepare is None:
             return ()
+        left = min(budget.seconds / 2, budget.until_answer())
         try:
             preparing = self._prepare(request.kind, request.namespace, request.name, request.after)
-            self._limits.writes.spend(await within(budget.clock, budget.seconds / 2, preparing))
+            self._limits.writes.spend(await within(budget.clock, left, preparing))
         except TimeoutError:
             return (self._report_unprepared(request, "late", "there was no time left"),)
         except (ApiError, ConfigError) as error:

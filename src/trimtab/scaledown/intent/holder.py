@@ -110,7 +110,7 @@ class ScaleDownHolder:
         """The observed requests that are being planned."""
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
-        reader = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
+        reader = client.using(retry=NO_RETRIES, urgent=True)
         self._gate = Gate(
             *(reader, view, limits),
             defaults=defaults,
@@ -359,7 +359,7 @@ class ScaleDownHolder:
         try:
             await within(self._clock, left, self._view.cache(request.kind).wait_for(lambda _: is_stored()))
         except TimeoutError:
-            return not await self._gate.is_current(request)
+            return not await self._gate.is_current(request, checked.budget)
         return True
 
     async def _serve_kept(self, checked: CheckedRequest) -> HoldResult:

@@ -32,8 +32,6 @@ from trimtab.scaledown.results.reporter import ScaleDownReporter
 from trimtab.scaledown.view import View
 
 _MISSING = (CostOwner.NONE, CostOwner.SUBSET)
-_RESERVE = 0.1
-"""Seconds of the budget that are left for answering."""
 _NAMED = 3
 
 log = logging.getLogger(__name__)
@@ -112,7 +110,7 @@ class KeptCosts:
         """Restore what all pods had before the policy, as long as the budget lasts; a warning about the rest."""
         budget, report = checked.budget, CarrierReport()
         with contextlib.suppress(TimeoutError):
-            await within(self._clock, budget.left(budget.seconds - _RESERVE), self._restore(owners, report))
+            await within(self._clock, budget.until_answer(), self._restore(owners, report))
         for pod, error in report.failed.items():
             log.warning("%s: the cost of %s was not reverted: %s", checked.key, pod, error)
         left = [pod.key for pod in self._kept(owners)]
@@ -129,7 +127,7 @@ class KeptCosts:
         await self._view.pods.wait_for(lambda _: all(pod.key in report.failed for pod in self._kept(owners)))
 
     async def _settle(self, budget: TimeBudget) -> None:
-        await self._clock.sleep(min(self._settle_time.seconds, budget.left(budget.seconds - _RESERVE)))
+        await self._clock.sleep(min(self._settle_time.seconds, budget.until_answer()))
 
 
 def _unranked_warning(names: Sequence[str]) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 BUDGET = 2.0
 """Seconds for which a request is held at most; the API server is configured to wait a second longer."""
+ANSWER = 0.1
+"""Seconds of the budget that are left for answering: nothing is waited for in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class TimeBudget:
     def left(self, seconds: float) -> float:
         """How many of the first `seconds` of the budget are left."""
         return max(0.0, seconds - self.elapsed())
+
+    def until_answer(self) -> float:
+        """Seconds for which something may be waited for."""
+        return self.left(self.seconds - ANSWER)
 
     def moment(self, seconds: float) -> int:
         """The moment, on the monotonic clock, at which so many seconds have passed."""

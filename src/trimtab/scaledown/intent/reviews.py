@@ -43,8 +43,8 @@ KINDS: Mapping[tuple[str, str], str] = {
 """The built-in kinds that are reviewed, by group and resource."""
 SKIPPED = "Trimtab did not plan this scale-down, and the controller's own order decides"
 """The warning for requests that are admitted without a decision."""
-GRACE = 0.3
-"""Seconds beyond its budget that a decision on a busy machine may take to return; the API server waits for longer."""
+SENDING = 0.02
+"""Seconds of the budget that are left for sending the answer, when a decision has to be given up."""
 ROLLED_OUT = frozenset({"Deployment", "CloneSet"})
 """The built-in kinds whose pods are replaced when the template changes."""
 
@@ -74,7 +74,7 @@ class ScaleReviews:
     def __init__(self, hold: Hold, *, budget: float = BUDGET, owners: ReplicaSetOwners = DEPLOYMENTS) -> None:
         self._hold = hold
         self._owners = owners
-        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget + GRACE, skip_warning=SKIPPED),)
+        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget - SENDING, skip_warning=SKIPPED),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit a review, after holding it if it is a request to scale down."""

@@ -255,6 +255,16 @@ async def test_a_request_waits_for_another_one_for_half_of_its_budget(cluster: S
     await cancel(first)
 
 
+async def test_a_read_that_hangs_is_given_up_within_the_budget(cluster: ScaleCluster) -> None:
+    """The budget counts from the arrival of a request, also if it then waits for another one."""
+    cluster.product.hangs = lambda request: request.method == "GET"
+    first = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.clock.advance(1.0)
+    second, took = await cluster.held(cluster.holder.hold(await cluster.request(8)))
+    assert (first.result().outcome, second.outcome) == (HoldOutcome.FAILED, HoldOutcome.FAILED)
+    assert took == pytest.approx(1.9, abs=0.02)
+
+
 async def test_a_request_that_is_not_served_leaves_an_open_plan_alone(cluster: ScaleCluster) -> None:
     """Its result is checked by that plan."""
     request = await cluster.request(9)

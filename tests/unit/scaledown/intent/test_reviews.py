@@ -227,7 +227,7 @@ def test_the_hook_is_served_where_the_webhook_configuration_points() -> None:
         raise AssertionError(intent)
 
     (hook,) = ScaleReviews(hold, budget=2.0).hooks
-    assert (hook.name, hook.path, hook.budget) == ("scale", "/scale", 2.3)
+    assert (hook.name, hook.path, hook.budget) == ("scale", "/scale", 1.98)
     assert "did not plan this scale-down" in hook.skip_warning
     printed = reviews.configurations(Options().read(), reviews.by_url("https://trimtab.invalid"), labels={})
     urls = [webhook["clientConfig"]["url"] for each in printed for webhook in each["webhooks"]]
