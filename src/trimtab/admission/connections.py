@@ -3,8 +3,8 @@
 | limit | value | what happens beyond it |
 |---|---|---|
 | connections | 256 | the one that was idle longest is closed |
-| TLS handshakes at a time | 500 | the new connection is closed |
-| TLS handshake | 5 s | closed |
+| TLS handshakes at a time | 500, of which four begin at once | the new connection is closed |
+| TLS handshake, from when the connection is accepted | 5 s | closed |
 | time from the first byte of a request to the last | 5 s | closed |
 | time between two requests | 2 min, more than API servers keep an idle connection | closed |
 | headers | 32, of 8 KiB each: three times as many as API servers send | 400 |
@@ -210,6 +210,7 @@ class Connections(web.Server):
         self._buffered = 0
         self._quiet = True
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._beginning = asyncio.Semaphore(_BEGINNING)
 
     def __call__(self) -> Connection:
         """The protocol of a connection that was accepted."""
@@ -272,15 +273,38 @@ class Connections(web.Server):
             await asyncio.sleep(0)  # for other tasks, however many connections are waiting
 
     async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
-        seconds, connection = self.limits.handshake_seconds, self()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self.limits.handshake_seconds
+        try:
+            await self._wait_to_begin(accepted, ends)
+            await self._handshake(accepted, context, max(ends - loop.time(), _LEAST_SECONDS))
+        except OSError as error:
+            log.debug("a TLS handshake failed: %s", error)
+            self.on_close(CloseReason.HANDSHAKE_FAILED)
+
+    async def _wait_to_begin(self, accepted: socket.socket, ends: float) -> None:
+        """Wait until the client has sent something, and then for its turn: a few handshakes begin at a time.
+
+        So a client that is silent takes no more than its socket, and the event loop is free between handshakes.
+        """
+        try:
+            async with asyncio.timeout_at(ends):
+                await _wait_for_data(accepted)
+                async with self._beginning:
+                    await asyncio.sleep(_BEGINNING_SECONDS)
+        except BaseException:
+            accepted.close()
+            raise
+
+    async def _handshake(self, accepted: socket.socket, context: ssl.SSLContext, seconds: float) -> None:
+        connection = self()
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=seconds
             )
         except OSError as error:
-            log.debug("a TLS handshake failed: %s", error)
             connection.connection_lost(error)  # it and its parser refer to one another, and the collector runs rarely
-            self.on_close(CloseReason.HANDSHAKE_FAILED)
+            raise
 
     async def _handle(self, http: web.BaseRequest) -> web.Response:
         connection = cast("Connection", http.protocol)
@@ -325,6 +349,19 @@ class Connections(web.Server):
                 await asyncio.to_thread(return_free_memory)
 
 
+async def _wait_for_data(accepted: socket.socket) -> None:
+    """Wait until there is something to read. Raises ConnectionError if the client closes the connection instead."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(accepted)
+    if not accepted.recv(1, socket.MSG_PEEK):
+        raise ConnectionResetError("the client closed the connection before it sent anything")
+
+
 def _listeners(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen on each address of a host; those of a family that the machine does not have are left out."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -347,3 +384,7 @@ _ACCEPT_SECONDS = 1.0
 """After an error, such as too many open files."""
 _BACKLOG = 1024
 _TRIM_SECONDS = 10.0
+_BEGINNING, _BEGINNING_SECONDS = 4, 0.002
+"""How many handshakes begin at a time, each of which takes about a millisecond of CPU, and the pause before them."""
+_LEAST_SECONDS = 0.001
+"""The time for a handshake that has waited for its turn until its time was over; it must be positive."""

@@ -23,7 +23,7 @@ from trimtab.admission.connections import Connection, Connections, Limits
 from trimtab.admission.server import AdmissionServer, Hook
 from trimtab.api import admission, complexity
 from trimtab.api.errors import InvalidError
-from trimtab.kube.clocks import SECOND
+from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.processes import new_event_loop
 from trimtab.kube.threads import read_beside
 from trimtab.testing.clocks import VirtualClock
@@ -231,6 +231,64 @@ async def exceed_handshakes(folder: Path) -> None:
         caller.post(body())
         assert await caller.status() == 200
         for each in (*silent, caller):
+            each.writer.transport.abort()
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, new_event_loop], ids=["asyncio", "trimtab run"])
+def test_a_silent_client_takes_no_more_than_its_socket(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    """Nothing is allocated for TLS and HTTP before it sends something; it may also leave again."""
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(connect_silently(tmp_path))
+
+
+async def connect_silently(folder: Path) -> None:
+    """Open connections that send nothing; one begins to speak, the others leave."""
+    async with served(folder, [hook(yes)]) as (server, _):
+        before = sum(isinstance(each, Connection) for each in gc.get_objects())
+        silent = [Caller(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        assert sum(isinstance(each, Connection) for each in gc.get_objects()) == before
+        for each in silent:
+            each.writer.transport.abort()
+        while closed_connections(server) != {"handshake-failed": 5}:
+            await asyncio.sleep(0.01)
+        caller = await opened(server.port)
+        caller.post(body())
+        assert await caller.status() == 200
+        caller.writer.transport.abort()
+
+
+async def test_few_handshakes_begin_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop is free between them, however many clients speak at once."""
+    begun = [0]
+    """How many began in each turn of the event loop."""
+
+    async def count_turns() -> None:
+        while True:
+            begun.append(0)
+            await asyncio.sleep(0)
+
+    class CountedConnection(Connection):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            begun[-1] += 1
+
+    monkeypatch.setattr("trimtab.admission.connections.Connection", CountedConnection)
+    async with served(tmp_path, [hook(yes)]) as (server, _):
+        counting = asyncio.ensure_future(count_turns())
+        callers = [Caller(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(40)]
+        await asyncio.sleep(0.05)  # they are accepted
+        assert sum(begun) == 0
+        for each in callers:
+            each.send(b"no handshake")
+        while closed_connections(server) != {"handshake-failed": 40}:
+            await asyncio.sleep(0.01)
+        await cancel(counting)
+        assert sum(begun) == 40
+        assert max(begun) <= 4
+        for each in callers:
             each.writer.transport.abort()
 
 
