@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import IO, Any
 
 from bench.figures import calibration, cpu_seconds, resident_mib
@@ -199,23 +199,17 @@ async def serve(rate: float) -> None:
     collect_less_often()
     client = Client(ReplayTransport(rate))
     settings = Settings()
-    async with _following(client, settings) as source:
-        server = DashboardServer(source, settings, Listening(port=0), BenchAccess())
-        async with server.served() as url:
-            print(url, flush=True)
-            await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def _following(client: Client, settings: Settings) -> AsyncIterator[LiveSource]:
     _, kinds, gaps = await reading.readable(client, namespace="default", kinds=reading.ALL)
     source = LiveSource(ClusterFollower(client, kinds=kinds, gaps=gaps, origin="replayed"), settings)
-    running = asyncio.ensure_future(source.run())
+    server = DashboardServer(source, settings, Listening(port=0), BenchAccess())
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    await asyncio.gather(server.run(address.set_result), _announce(source, address))
+
+
+async def _announce(source: LiveSource, address: asyncio.Future[str]) -> None:
+    """Print the address when the first lists are complete."""
     await source.wait_ready()
-    try:
-        yield source
-    finally:
-        running.cancel()
+    print(await address, flush=True)
 
 
 @contextmanager

@@ -217,14 +217,20 @@ _CONTROLLERS = {"apps/controllerrevisions", "apiextensions.k8s.io/customresource
 
 
 @pytest.mark.parametrize(
-    ("components", "want"),
+    ("components", "namespaces", "want"),
     [
-        pytest.param(["scheduler", "webhooks", "controllers"], _SHARED | _CONTROLLERS, id="all components"),
-        pytest.param(["webhooks"], _SHARED, id="webhooks, without what only controllers need"),
+        pytest.param(["scheduler", "webhooks", "controllers"], [], _SHARED | _CONTROLLERS, id="all components"),
+        pytest.param(
+            ["scheduler", "webhooks", "controllers"],
+            ["default", "kube-public"],
+            _SHARED | _CONTROLLERS,
+            id="all components, for some namespaces",
+        ),
+        pytest.param(["webhooks"], [], _SHARED, id="webhooks, without what only controllers need"),
     ],
 )
 async def test_a_process_watches_each_kind_once(
-    components: list[str], want: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    components: list[str], namespaces: list[str], want: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many components read it; and it has analysed each but the smallest before."""
     analysed = set[str]()
@@ -232,7 +238,7 @@ async def test_a_process_watches_each_kind_once(
         process, "analyse", lambda kind: analysed.add(f"{Resource.of(kind).group}/{Resource.of(kind).plural}")
     )
     async with Server(tmp_path) as server:
-        configured = whole(components=components, leaderElection={"enabled": False})
+        configured = whole(components=components, namespaces=namespaces, leaderElection={"enabled": False})
         async with Client(Session(discover(server.kubeconfig))) as client:
             await provisioning.create_missing(client, local.manifests(configured))
         task = asyncio.create_task(app.App(app.Settings(configured, kubeconfig=server.kubeconfig)).run())

@@ -6,7 +6,6 @@ process that browsers reach has no permission to write.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from trimtab.inspection.following import ClusterFollower
 from trimtab.inspection.reading import ALL
 from trimtab.inspection.settings import Settings
 from trimtab.kube.caches import Caches
-from trimtab.kube.clocks import cancel
 from trimtab.kube.components import Component
 from trimtab.snapshot import Snapshot
 
@@ -80,10 +78,8 @@ class ServedDashboard:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        following = asyncio.ensure_future(self._source.run())
-        try:
-            async with self._server.served() as self.url:
-                log.info("the dashboard is served at %s", self.url)
-                await following
-        finally:
-            await cancel(following)
+        await self._server.run(self._started)
+
+    def _started(self, url: str) -> None:
+        self.url = url
+        log.info("the dashboard is served at %s", url)

@@ -32,7 +32,7 @@ def component(dependencies: Dependencies) -> Component:
         metrics=Metrics(dependencies.registry),
         leases=dependencies.leases,
         caches=dependencies.caches,
-        shares_pods=len(dependencies.configuration.components) > 1,
+        shares_watches=len(dependencies.configuration.components) > 1,
     )
     made.state.snapshot.report_ignored_to(dependencies.on_ignored)
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -99,22 +98,19 @@ def dashboard(
 
 async def _serve(source: Source, options: _Options) -> None:
     from trimtab.dashboard.server import DashboardServer
-    from trimtab.kube.clocks import cancel
 
     settings, listening = source.settings(), options.listening()
     access, token = _access(options)
     listening.check(is_authenticated=access.needs_token)
     async with _opened(source, settings) as shown:
         server = DashboardServer(shown, settings, listening, access, _lab(options.lab_controls))
-        following = asyncio.ensure_future(shown.run())
-        try:
-            async with server.served() as url:
-                line(f"the dashboard is at {url}")
-                if token:
-                    line(f"its token is {token}")
-                await following
-        finally:
-            await cancel(following)
+        await server.run(lambda url: _announce(url, token))
+
+
+def _announce(url: str, token: str) -> None:
+    line(f"the dashboard is at {url}")
+    if token:
+        line(f"its token is {token}")
 
 
 @asynccontextmanager

@@ -1,8 +1,7 @@
 """Pods created and deleted for a CloneSet, with events.
 
-Pods are created in batches that double: if a batch fails, the rest is not tried, so that a permanent failure is met
-once and not five hundred times. If a pod of ours already has the name, it was created before and has not been observed
-yet, or the answer was lost: it counts as created.
+Pods are created in slow-start batches. If a pod of ours already has the name, it was created before and has not been
+observed yet, or the answer was lost: it counts as created.
 
 Pods are deleted in the order of the plan, some in parallel, so that a process that is killed has deleted the first
 ones. Each deletion names the UID, so that no other pod of the same name is deleted.
@@ -14,7 +13,7 @@ an event and an expectation, and a conflict ends the attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from trimtab.api.annotations import Reason
 from trimtab.api.cloneset import CloneSet
@@ -26,8 +25,7 @@ from trimtab.cloneset.instances import Instance
 from trimtab.kube.client import Client
 from trimtab.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
-
-_NAMESPACE_TERMINATING = "NamespaceTerminating"
+from trimtab.kube.slow_start import create_in_batches
 
 
 class PodControl:
@@ -47,16 +45,11 @@ class PodControl:
         failed: Callable[[int], None],
     ) -> ApiError | None:
         """Create these pods; the first failure. `failed` is called with the number that was not created."""
-        left = list(creations)
-        for size in batches(len(creations)):
-            batch, left = left[:size], left[size:]
-            bodies = [revisions.pod(cloneset, revision, each, owner) for each in batch]
-            outcomes = await asyncio.gather(*(self._create(cloneset, body) for body in bodies))
-            failures = [outcome for outcome in outcomes if outcome is not None]
-            if failures:
-                failed(len(left) + len(failures))
-                return failures[0]
-        return None
+
+        async def create(instance: Instance) -> ApiError | None:
+            return await self._create(cloneset, revisions.pod(cloneset, revision, instance, owner))
+
+        return await create_in_batches(creations, create, failed)
 
     async def delete(
         self,
@@ -87,7 +80,7 @@ class PodControl:
         except AlreadyExists as error:
             return None if await self._is_ours(cloneset, name) else error
         except ApiError as error:
-            if is_namespace_terminating(error):
+            if is_without_namespace(error):
                 return error
             self._recorder.record(
                 cloneset, WARNING, Reason.FAILED_CREATE, f"Error creating pod {name}: {error.message}"
@@ -127,15 +120,6 @@ class PodControl:
         return None
 
 
-def batches(count: int) -> Iterator[int]:
-    """The sizes of the batches that pods are created in: 1, 2, 4, …"""
-    size = 1
-    while count > 0:
-        yield min(size, count)
-        count -= size
-        size *= 2
-
-
-def is_namespace_terminating(error: ApiError) -> bool:
+def is_without_namespace(error: ApiError) -> bool:
     """Whether a pod could not be created because its namespace is terminating or gone: retrying is pointless."""
-    return isinstance(error, NotFound) or any(cause.reason == _NAMESPACE_TERMINATING for cause in error.causes)
+    return isinstance(error, NotFound) or error.is_namespace_terminating

@@ -23,7 +23,7 @@ from trimtab.cloneset.history import History, NameCollision
 from trimtab.cloneset.metrics import Metrics
 from trimtab.cloneset.observation import CLONESETS
 from trimtab.cloneset.plan import Plan, PlanContext, Step
-from trimtab.cloneset.pods import PodControl, is_namespace_terminating
+from trimtab.cloneset.pods import PodControl, is_without_namespace
 from trimtab.cloneset.ranks import Terms
 from trimtab.cloneset.reporter import RETRYABLE, UNSEEN, Reporter
 from trimtab.cloneset.settings import Settings
@@ -116,14 +116,14 @@ class Reconciler:
         decision = self._decide(key, cloneset, selector, revision, adopted)
         self._reporter.record_events(cloneset, decision.plan, conflicting)
         failure, step = await self._act(key, cloneset, revision, decision.plan), decision.plan.step
-        if failure is not None and not is_namespace_terminating(failure) and not isinstance(failure, RETRYABLE):
+        if failure is not None and not is_without_namespace(failure) and not isinstance(failure, RETRYABLE):
             decision = await self._try_other_steps(key, cloneset, selector, revision, adopted, step)
         if failure is not None or not statuses.is_soon_outdated(cloneset, decision):
             finding = None if failure is None else statuses.failure(step, failure.message)
             now = self._clock.now()
             status = statuses.after(cloneset, selector, revision, decision, conflicting, finding, now)
             await self._reporter.write(cloneset, status)
-        if failure is not None and not is_namespace_terminating(failure):
+        if failure is not None and not is_without_namespace(failure):
             self._requeue_for_time(key, decision)
             raise failure
         await self._truncate_history(cloneset, revision)

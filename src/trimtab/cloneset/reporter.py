@@ -13,7 +13,7 @@ from trimtab.cloneset import status as statuses
 from trimtab.cloneset.metrics import Metrics
 from trimtab.cloneset.observation import CLONESETS
 from trimtab.cloneset.plan import Plan, Step
-from trimtab.cloneset.pods import is_namespace_terminating
+from trimtab.cloneset.pods import is_without_namespace
 from trimtab.cloneset.status import Finding
 from trimtab.kube.client import Client
 from trimtab.kube.errors import (
@@ -74,7 +74,7 @@ class Reporter:
 
     async def report_failure(self, cloneset: CloneSet, error: ApiError) -> None:
         """Report a request that failed before a decision was made, unless it is retried at once anyway."""
-        if isinstance(error, (*RETRYABLE, AlreadyExists, Conflict)) or is_namespace_terminating(error):
+        if isinstance(error, (*RETRYABLE, AlreadyExists, Conflict)) or is_without_namespace(error):
             return
         failure = statuses.failure(Step.NOTHING, error.message)
         self._warn_once(cloneset, failure)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from ssl import SSLContext
 
 from aiohttp import web
 
@@ -25,7 +25,8 @@ from trimtab.dashboard.lab_controls import LabControls
 from trimtab.dashboard.metrics import Metrics
 from trimtab.dashboard.sources import ClusterSource
 from trimtab.inspection.settings import Settings
-from trimtab.kube.clocks import Clock, cancel
+from trimtab.kube.clocks import Clock
+from trimtab.kube.components import run_together
 
 PORT = 10280
 _requests = logging.getLogger(f"{__name__}.requests")
@@ -110,19 +111,20 @@ class DashboardServer:
             application.router.add_post("/api/lab/{action}", self.lab.act)
         return application
 
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator[str]:
-        """Serve until the block ends; yields the address. The source is to run beside it."""
+    async def run(self, on_start: Callable[[str], None]) -> None:
+        """Follow the cluster and serve it until cancelled; `on_start` is called with the address."""
         self.listening.check(is_authenticated=self.access.needs_token)
         certificates = self.listening.certificates(self.source.clock)
+        context = None if certificates is None else certificates.context
+        beside = [self.source.run(), self.boards.run(), *([] if certificates is None else [certificates.run()])]
+        await run_together([self._serve(context, on_start)], beside)
+
+    async def _serve(self, context: SSLContext | None, on_start: Callable[[str], None]) -> None:
         runner = web.AppRunner(self.application(), access_log=None, logger=_requests, shutdown_timeout=_STOP)
         await runner.setup()
-        tasks = [asyncio.ensure_future(self.boards.run())]
-        tasks += [] if certificates is None else [asyncio.ensure_future(certificates.run())]
-        context = None if certificates is None else certificates.context
         try:
             await web.TCPSite(runner, self.listening.host, self.listening.port, ssl_context=context).start()
-            yield self.listening.url(runner.addresses[0][1])
+            on_start(self.listening.url(runner.addresses[0][1]))
+            await asyncio.Event().wait()
         finally:
-            await cancel(*tasks)
             await runner.cleanup()

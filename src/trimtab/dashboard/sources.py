@@ -11,7 +11,8 @@ from trimtab.inspection.cluster import Cluster
 from trimtab.inspection.following import ClusterFollower
 from trimtab.inspection.observing import FOLLOWED, ObservedScaleDown, ScaleDownObserver
 from trimtab.inspection.settings import Settings
-from trimtab.kube.clocks import Clock, SystemClock, cancel
+from trimtab.kube.clocks import Clock, SystemClock
+from trimtab.kube.components import run_together
 
 
 class ClusterSource(Protocol):
@@ -99,23 +100,18 @@ class LiveSource:
 
     async def run(self) -> None:
         """Follow the cluster and its scale-downs until cancelled; an error of either ends both."""
-        tasks = [asyncio.ensure_future(each) for each in (self._follower.run(), self._observer.run(), self._start())]
-        try:
-            done, _ = await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            await cancel(*tasks)
+        await run_together([self._observe()], [self._follower.run()])
 
     async def wait_ready(self) -> None:
         """Wait until the first lists are complete."""
         await self._follower.wait_known()
 
-    async def _start(self) -> None:
-        """Note decisions from now on: what the first lists show was decided earlier."""
+    async def _observe(self) -> None:
+        """Note decisions and scale-downs once the first lists are complete: what these show was decided earlier."""
         await self._follower.wait_known()
         self._is_noting = True
         self.changed.set()
+        await self._observer.run()
 
     def _note(self, old: Any, new: Any) -> None:
         if self._is_noting:

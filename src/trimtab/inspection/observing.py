@@ -7,7 +7,6 @@ what is left is compared with it, as an installation compares it (`scaledown.res
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +30,8 @@ from trimtab.inspection.versions import PastCluster, VersionLog
 from trimtab.kube import versions
 from trimtab.kube.caches import Cache, Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.components import run_together
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.results.evaluation import ControllerState, PlanState, evaluate
 from trimtab.scaledown.results.history import Distribution, ScaleDownRecord
@@ -121,13 +121,7 @@ class ScaleDownObserver:
     async def run(self) -> None:
         """Follow until cancelled."""
         own = self._caches.values() if self.caches is None else ()
-        tasks = [asyncio.ensure_future(each.run()) for each in own]
-        try:
-            while True:
-                await self.client.clock.sleep(_TICK)
-                self.check()
-        finally:
-            await cancel(*tasks)
+        await run_together([self._check_regularly()], [each.run() for each in own])
 
     async def wait_synced(self) -> None:
         """Wait until the first lists are complete; kinds that are absent or refused are not waited for."""
@@ -145,6 +139,11 @@ class ScaleDownObserver:
             if not found:
                 del self.open[key]
         self._prune()
+
+    async def _check_regularly(self) -> None:
+        while True:
+            await self.client.clock.sleep(_TICK)
+            self.check()
 
     # Events.
 

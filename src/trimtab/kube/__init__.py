@@ -2,8 +2,8 @@
 
 Belongs here: configuration and credentials (`config`, `kubeconfig`, `credentials`), the client (`client`, `calls`) and
 its error tree, informers and the caches of a process, the work queue and the runner of reconciles, leader election,
-events, expectations, owner references (`ownership`, `adoption`), conditions; what every long-running process needs:
-components, YAML files of users (`files`), signals and logging (`processes`).
+events, expectations, creation in batches (`slow_start`), owner references (`ownership`, `adoption`), conditions; what
+every long-running process needs: components, YAML files of users (`files`), signals and logging (`processes`).
 
 Does not belong here: decisions, and knowledge of what Trimtab does with the objects. Reads return partial types
 (`trimtab.api`); writes take raw JSON or a patch.

@@ -81,6 +81,11 @@ class ApiError(KubeError):
         """The errors of single fields, if the server lists them."""
         return self.details.causes if self.details else ()
 
+    @property
+    def is_namespace_terminating(self) -> bool:
+        """Whether a creation was refused because its namespace is terminating: retrying is pointless."""
+        return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
+
 
 class Unreachable(ApiError):
     """No response. Unless `sent` is false, it is unknown whether the server executed the request."""

@@ -7,9 +7,10 @@ becomes the leader. It schedules when all informers have synced, and while it ho
 the API server at the start: pods that a process left unbound when it died are scheduled like any others, and pods that
 it had bound are observed on their nodes.
 
-**Namespaces.** With a list of namespaces, it schedules only their pods, and reads services and workloads only there.
-Nodes and pods are read from the whole cluster: every pod uses resources of its node and counts for spreading and
-affinity.
+**Namespaces.** With a list of namespaces, it schedules only their pods, and only their services and workloads count.
+Alone in its process it watches these in those namespaces only; beside other components, which watch all of them, it
+uses the same watches. Nodes and pods are read from the whole cluster: every pod uses resources of its node and counts
+for spreading and affinity.
 
 **Shutdown.** When `run` is cancelled, no more pods are taken; bindings in flight may finish within a grace period, and
 are cancelled then. A cancelled binding may still have reached the API server: the next process observes the result.
@@ -79,17 +80,17 @@ class Service:
         identity: str = "",
         leases: LeaseCalls | None = None,
         caches: Caches[Any] | None = None,
-        shares_pods: bool = False,
+        shares_watches: bool = False,
     ) -> None:
-        """`caches` are those of the process; without them, it has its own. With `shares_pods` other components watch
-        all pods, finished ones too, and so does the scheduler."""
+        """`caches` are those of the process; without them, it has its own. With `shares_watches` other components watch
+        all objects, finished pods and other namespaces included, and so does the scheduler."""
         self.configuration = configuration
         self.metrics = metrics or Metrics()
         self.identity = identity or f"{socket.gethostname()}_{os.getpid()}"
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, guards nothing
         self._clock = client.clock
         self._caches = caches or Caches(client, None, rng=self._rng)
-        self._pod_selector = "" if shares_pods else _NOT_FINISHED
+        self._shares_watches = shares_watches
         self.elector = self._candidate(leases or LeaseCalls(client))
         writer = _limited(client, configuration.rate_limit)
         if self.elector is not None:
@@ -258,20 +259,22 @@ class Service:
 
     def _informers(self) -> list[Cache[Any]]:
         state = self.state
+        pod_selector = "" if self._shares_watches else _NOT_FINISHED
+        namespaces = () if self._shares_watches else sorted(self.configuration.namespaces)
         return [
             self._informer(Node, state.node_updated, state.node_deleted),
             self._informer(Namespace, state.namespace_updated, state.namespace_deleted),
             *(
                 self._informer(kind, state.group_updated, state.group_deleted, namespace=namespace)
                 for kind in _GROUPS
-                for namespace in sorted(self.configuration.namespaces) or ("",)
+                for namespace in namespaces or ("",)
             ),
             self._informer(
                 Pod,
                 state.pod_updated,
                 state.pod_deleted,
                 on_add_all=state.pods_added,
-                field_selector=self._pod_selector,
+                field_selector=pod_selector,
             ),
         ]
 

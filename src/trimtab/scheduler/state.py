@@ -212,9 +212,10 @@ class SchedulerState:
         return bool(pod.spec.node_name) and not pod.finished and pod.metadata.uid not in self.assumed
 
     def _is_ours(self, pod: Pod) -> bool:
-        if self.namespaces and pod.metadata.namespace not in self.namespaces:
-            return False
-        return pod.spec.scheduler_name in self.profiles
+        return self._is_managed(pod.metadata.namespace) and pod.spec.scheduler_name in self.profiles
+
+    def _is_managed(self, namespace: str) -> bool:
+        return not self.namespaces or namespace in self.namespaces
 
     def pod_deleted(self, pod: Pod) -> None:
         """Handle a pod that was deleted or has finished."""
@@ -265,11 +266,15 @@ class SchedulerState:
 
     def group_updated(self, old: Group | None, new: Group) -> None:
         """Handle a service or workload that was added or updated."""
+        if not self._is_managed(new.metadata.namespace):
+            return
         self.snapshot.put(new)
         self._requeue_helped(changes.of_group(old, new))
 
     def group_deleted(self, group: Group) -> None:
         """Handle a service or workload that was deleted."""
+        if not self._is_managed(group.metadata.namespace):
+            return
         self.snapshot.drop(type(group), group.metadata.namespace, group.metadata.name)
         self._requeue_helped(changes.of_group(group, None))
 

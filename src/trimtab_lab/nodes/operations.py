@@ -90,7 +90,7 @@ async def _evict(client: Client, pod: Pod, grace: int | None) -> None:
         except (NotFound, Conflict):
             return
         except Forbidden as error:
-            if not any(cause.reason == "NamespaceTerminating" for cause in error.causes):
+            if not error.is_namespace_terminating:
                 raise
             return  # it is deleted with its namespace
         else:

@@ -6,12 +6,12 @@
     leases ──→ NodeLifecycle   only where the control plane has no node controllers
 
 Each part has a queue of names, which informers fill. Nothing is done before the informers have synced, so that a
-restarted process continues with what is there.
+restarted process continues with what is there. When `run` is cancelled, work in progress may finish and pending events
+are written within a grace period; what is due later is left to the next process.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from trimtab.api.leases import Lease
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import Clock
+from trimtab.kube.components import CacheGroup, Controllers
 from trimtab.kube.events import Recorder
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
@@ -66,7 +67,6 @@ class Nodes:
             report=self.recorder.record,
             settings=settings,
         )
-        self._queues: list[WorkQueue[Any]] = []
         self._informers: list[Informer[Any]] = [self.nodes, self.pods]
         self._runners = self._create_runners(rng)
         self._set_intervals()
@@ -78,16 +78,8 @@ class Nodes:
         """Simulate until cancelled."""
         for name in self.shape.nodes:
             self._node_queue.add(name)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for informer in self._informers:
-                    group.create_task(informer.run())
-                for runner in self._runners:
-                    group.create_task(runner.run())
-                group.create_task(self.recorder.run())
-        finally:
-            for queue in self._queues:
-                queue.shut_down()
+        caches = CacheGroup(self._informers)
+        await Controllers(self._clock, self._runners, (self.recorder,), (caches,)).run()
 
     def _create_runners(self, rng: random.Random) -> list[Runner[Any]]:
         workers = self.settings.node_workers
@@ -128,9 +120,7 @@ class Nodes:
         return Runner("lifecycle", lifecycle.reconcile, queue, workers=workers, after=list(self._informers))
 
     def _queue(self) -> WorkQueue[Any]:
-        queue: WorkQueue[Any] = WorkQueue(self._clock, backoff=_BACKOFF)
-        self._queues.append(queue)
-        return queue
+        return WorkQueue(self._clock, backoff=_BACKOFF)
 
     def _set_intervals(self) -> None:
         """Set the interval of heartbeats, which depends on the number of nodes."""

@@ -8,6 +8,9 @@
 
 Nothing waits for real time: `advance` moves the clock, `settle` returns when nothing is left to do. With the same seed
 every run is the same.
+
+Informers list by initial events (WatchList); if the `refuse` of their connection answers these with 422, as an older
+API server does, they read pages.
 """
 
 from __future__ import annotations

@@ -9,9 +9,13 @@ from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request, Response
 from trimtab_lab.apiserver.controllers import bootstrap
 from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.storage.selections import Selection
 from trimtab_lab.apiserver.storage.store import Collection, encode
 from trimtab_lab.apiserver.storage.store import Event as Change
 from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.encoding import ResponseEncoder
+from trimtab_lab.apiserver.verbs.negotiation import OutputFormat
 from trimtab_lab.apiserver.verbs.requests import Request as LabRequest
 from trimtab_lab.apiserver.verbs.selectors import select
 from trimtab_lab.apiserver.wire import discovery, routes
@@ -19,7 +23,7 @@ from trimtab_lab.apiserver.wire.paths import PathParser, split_version
 
 
 class Stream:
-    """A watch: the events, line by line."""
+    """A watch: the events, line by line. Those of kinds that are held wait until they are released."""
 
     headers: Mapping[str, str] = {}
 
@@ -77,13 +81,8 @@ class Wire:
         """One request, one answer."""
         await asyncio.sleep(0)
         self._check()
-        self.requests.append(request)
-        if self.hangs is not None and self.hangs(request):
-            await asyncio.get_running_loop().create_future()
         try:
-            refused = self.refuse(request) if self.refuse else None
-            if refused is not None:
-                raise refused
+            await self._disturb(request)
             status, body = await self.answer(request)
         except StatusError as error:
             status, body = error.code, encode(error.status)
@@ -93,18 +92,22 @@ class Wire:
         return Response(status, {}, body)
 
     async def stream(self, request: Request) -> Stream:
-        """A watch of the objects that a request selects; lists are in pages."""
+        """A watch of the objects that a request selects; one with initial events ends after them."""
         self._check()
-        if "sendInitialEvents" in dict(request.params):
-            return self._refused(status_error(422, "sendInitialEvents: Forbidden: lists are in pages here"))
         target = self._paths.find(request.path)
         if target is None:
-            raise ValueError(f"a watch of an unknown kind: {request.path}")
+            return self._refused(status_error(404, "the server could not find the requested resource"))
         collection = self.cluster.store.collection(target.kind.collection)
         params = dict(request.params)
-        stream, since = Stream(self, target.kind.plural), int(params["resourceVersion"])
         selectors = params.get("labelSelector", ""), params.get("fieldSelector", "")
         selection = select(target.kind, target.namespace, target.name, *selectors)
+        if "sendInitialEvents" in params:
+            try:
+                await self._disturb(request)
+            except StatusError as error:
+                return self._refused(error)
+            return self._initial_events(target.kind, collection, selection)
+        stream, since = Stream(self, target.kind.plural), int(params["resourceVersion"])
 
         def tell(where: Collection, change: Change) -> None:
             view = selection.view(change) if where is collection and change.version > since else None
@@ -115,6 +118,25 @@ class Wire:
         for change in collection.since(since):
             tell(collection, change)
         self.cluster.store.listen(tell)
+        return stream
+
+    async def _disturb(self, request: Request) -> None:
+        """Record a request, and let it hang or fail if the test says so."""
+        self.requests.append(request)
+        if self.hangs is not None and self.hangs(request):
+            await asyncio.get_running_loop().create_future()
+        refused = self.refuse(request) if self.refuse else None
+        if refused is not None:
+            raise refused
+
+    def _initial_events(self, kind: Kind, collection: Collection, selection: Selection) -> Stream:
+        stream = Stream(self, "")
+        for entry in collection.present(selection.prefix):
+            if selection.matches(entry):
+                stream.feed(b'{"type":"ADDED","object":%b}\n' % kind.wrap(entry.data))
+        encoder = ResponseEncoder(kind, OutputFormat(), self.cluster.clock)
+        stream.feed(encoder.bookmark(self.cluster.store.version, initial=True))
+        stream.feed(b"")
         return stream
 
     def _refused(self, error: StatusError) -> Stream:

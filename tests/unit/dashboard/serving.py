@@ -95,6 +95,20 @@ async def dashboard(
         await cancel(*tasks)
 
 
+@asynccontextmanager
+async def running(server: DashboardServer) -> AsyncIterator[str]:
+    """Run a server as a process does; yields its address. Its error is raised."""
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(server.run(address.set_result))
+    try:
+        await asyncio.wait((task, address), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield address.result()
+    finally:
+        await cancel(task)
+
+
 def rows(state: Mapping[str, Any], section: str) -> dict[str, Any]:
     """The rows of a section, as they were sent."""
     found: dict[str, Any] = state[section]

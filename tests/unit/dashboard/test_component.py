@@ -18,6 +18,7 @@ from trimtab.app import COMPONENTS, dashboard
 from trimtab.app import check as check_configuration
 from trimtab.app.dashboard import ServedDashboard
 from trimtab.app.dependencies import Dependencies
+from trimtab.dashboard.boards import Boards
 from trimtab.dashboard.server import Listening
 from trimtab.inspection.settings import Settings
 from trimtab.install import access, deployments
@@ -73,6 +74,19 @@ async def test_users_of_the_api_server_see_the_cluster() -> None:
     }
     assert {call for call in server.asked if call[1] in REVIEWS} == {("POST", plural) for plural in REVIEWS}
     assert set(server.asked) == granted
+
+
+async def test_it_ends_when_its_boards_are_not_kept_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages would show what was, and nothing would say so."""
+
+    async def fail(_: Boards) -> None:
+        raise RuntimeError("a board is broken")
+
+    monkeypatch.setattr(Boards, "run", fail)
+    caches = Caches(Client(FakeServer(SystemClock())), Snapshot(), MIRRORED)
+    async with asyncio.timeout(10):
+        with pytest.raises(RuntimeError, match="a board is broken"):
+            await ServedDashboard(caches, Settings(), Listening(port=0)).run()
 
 
 def test_nothing_is_granted_unless_the_dashboard_is_chosen() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.unit.dashboard.serving import SETTINGS, WEB, dashboard, web
+from tests.unit.dashboard.serving import SETTINGS, WEB, dashboard, running, web
 from tests.unit.kube.certificates import Authority
 from trimtab.api.errors import InvalidError
 from trimtab.dashboard.access import TokenAccess
@@ -127,7 +127,7 @@ async def test_with_a_certificate_tls_is_served(tmp_path: Path) -> None:
     trusting = ssl.create_default_context(cadata=authority.certificate.decode())
     listening = Listening(port=0, certificate=certificate, key=key)
     server = DashboardServer(FileSource(web(), SETTINGS), SETTINGS, listening, TokenAccess("right"))
-    async with server.served() as url, aiohttp.ClientSession() as session:
+    async with running(server) as url, aiohttp.ClientSession() as session:
         assert url.startswith("https://127.0.0.1:")
         answer = await session.get(f"{url}api/state", headers={"Authorization": "Bearer right"}, ssl=trusting)
         assert WEB in (await answer.json())["workloads"]
@@ -135,7 +135,7 @@ async def test_with_a_certificate_tls_is_served(tmp_path: Path) -> None:
             await session.get(url.replace("https", "http"))
     certificate.write_text("nonsense")
     with pytest.raises(InvalidError, match="cannot be used"):
-        async with server.served():
+        async with running(server):
             pass
 
 
@@ -167,7 +167,7 @@ async def test_a_malformed_header_is_refused_and_not_logged(header: bytes, caplo
     """It may have a token in it."""
     caplog.set_level(logging.DEBUG)
     server = DashboardServer(FileSource(web(), SETTINGS), SETTINGS, Listening(port=0), TokenAccess("right"))
-    async with server.served() as url:
+    async with running(server) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
         writer.write(b"GET /api/state HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + header + b"\r\n\r\n")
         answer = await reader.read()

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.unit.dashboard.serving import SETTINGS, WEB, Dashboard, dashboard, web
+from tests.unit.dashboard.serving import SETTINGS, WEB, Dashboard, dashboard, running, web
 from tests.unit.dashboard.test_parts import ON, RIGHTS, Followed, moved, seen
 from tests.unit.inspection.clusters import SOFT, three_zones
 from trimtab.api import codec
@@ -214,7 +214,7 @@ async def test_the_server_stops_during_a_build(monkeypatch: pytest.MonkeyPatch) 
     access = ChangingAccess(SHOP)
     made = DashboardServer(FileSource(web(), SETTINGS), SETTINGS, Listening(port=0), access)
     async with aiohttp.ClientSession() as session:
-        async with made.served() as url:
+        async with running(made) as url:
             asked = [asyncio.ensure_future(session.get(f"{url}api/{path}")) for path in ("events", "state", "plan")]
             while not made.boards.viewers:
                 await asyncio.sleep(0)

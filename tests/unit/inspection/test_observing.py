@@ -20,6 +20,7 @@ from trimtab.inspection.settings import Settings
 from trimtab.inspection.summaries import read_records, summarize
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource
 from trimtab.testing.builders import node
 from trimtab.testing.clocks import VirtualClock
@@ -108,6 +109,20 @@ async def observing(model: type[Any] = Deployment, kinds: Sequence[type[Any]] = 
         yield stage
     finally:
         await cancel(task)
+
+
+async def test_it_ends_when_one_of_its_caches_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that is not kept current would be compared with the plan."""
+
+    async def fail(_: Informer[Any]) -> None:
+        raise RuntimeError("a handler is broken")
+
+    monkeypatch.setattr(Informer, "run", fail)
+    clock = VirtualClock()
+    observer = ScaleDownObserver(Client(FakeServer(clock), clock=clock), Settings(), lambda _: None)
+    async with asyncio.timeout(10):
+        with pytest.raises(RuntimeError, match="a handler is broken"):
+            await observer.run()
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["in order", "pods are seen before the workload"])

@@ -2,6 +2,10 @@
 
 It speaks as much of the protocol as the client side depends on: versions that grow, conflicts, lists in parts as of one
 moment, watches that resume, bookmarks, and 410 for what it has forgotten.
+
+It is for faults of the transport that a real server cannot be made to produce on demand (`Misbehaviour`): lost answers,
+lines cut in two, repeated events. It neither validates nor defaults objects. `lab_server` has the same faults with the
+answers of the lab's API server; `trimtab_lab.testing.InMemoryLab` is a whole cluster, for tests of features.
 """
 
 from __future__ import annotations

@@ -20,10 +20,16 @@ from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 from trimtab.testing.clocks import VirtualClock
 
 
-def new_state(*things: NodeBuilder | PodBuilder) -> SchedulerState:
+def new_state(*things: NodeBuilder | PodBuilder, namespaces: frozenset[str] = frozenset()) -> SchedulerState:
     """A state that has seen these nodes and pods."""
     configuration = read()
-    state = SchedulerState(configuration.profiles, VirtualClock(), random.Random(1), backoff=configuration.backoff)
+    state = SchedulerState(
+        configuration.profiles,
+        VirtualClock(),
+        random.Random(1),
+        backoff=configuration.backoff,
+        namespaces=namespaces,
+    )
     for thing in things:
         if isinstance(thing, NodeBuilder):
             state.node_updated(None, thing.build())
@@ -294,6 +300,21 @@ def test_services_and_namespaces_are_added_and_deleted() -> None:
     state.namespace_deleted(namespace)
     assert not list(state.snapshot.groups(KubeService, "n"))
     assert not state.snapshot.namespaces
+
+
+def test_services_of_other_namespaces_are_ignored() -> None:
+    """The watches that it shares with other components are of all namespaces."""
+    state = new_state(namespaces=frozenset({"shop"}))
+    ours, theirs = (
+        codec.convert({"metadata": {"name": "s", "namespace": name}, "spec": {"selector": {"app": "web"}}}, KubeService)
+        for name in ("shop", "search")
+    )
+    for service in (ours, theirs):
+        state.group_updated(None, service)
+    assert list(state.snapshot.groups(KubeService, "shop")) == [ours]
+    assert not list(state.snapshot.groups(KubeService, "search"))
+    state.group_deleted(theirs)
+    assert list(state.snapshot.groups(KubeService, "shop")) == [ours]
 
 
 def test_a_pod_whose_deletion_was_missed_is_replaced_by_its_successor() -> None:

@@ -32,7 +32,6 @@ from trimtab_lab.workloads.deployment.plan import Change, NewReplicaSet, Plan
 from trimtab_lab.workloads.deployment.replicasets import RECREATE
 from trimtab_lab.workloads.options import STOCK, Options
 from trimtab_lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE
-from trimtab_lab.workloads.replicaset.podcontrol import is_namespace_terminating
 
 COMPONENT = "deployment-controller"
 SCALING = "ScalingReplicaSet"
@@ -127,7 +126,7 @@ class Controller:
             await self._check_collision(deployment, creation)
             raise
         except ApiError as error:
-            if is_namespace_terminating(error):
+            if error.is_namespace_terminating:
                 return False
             await self._report_failure(deployment, creation, error)
             raise

@@ -1,7 +1,7 @@
 """Creates and deletes pods for a workload, with events.
 
-Pods are created in batches that double (see `replicas.batches`): if a batch fails, the rest is not tried. A terminating
-namespace refuses every pod; that is not a failure, and retrying would not help.
+Pods are created in slow-start batches (`trimtab.kube.slow_start`). A terminating namespace refuses every pod; that is
+not a failure, and retrying would not help.
 
 A pod is deleted by its UID, so that a successor with the same name is not deleted; one that is gone is ignored.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from trimtab.api.apps import ReplicaSet
@@ -23,11 +24,11 @@ from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.resources import Resource
 from trimtab.kube.runners import TerminalError
+from trimtab.kube.slow_start import create_in_batches
 from trimtab_lab.workloads.replicaset.metrics import Metrics
-from trimtab_lab.workloads.replicaset.replicas import FAILED_CREATE, FAILED_DELETE, batches
+from trimtab_lab.workloads.replicaset.replicas import FAILED_CREATE, FAILED_DELETE
 
 SUCCESSFUL_CREATE, SUCCESSFUL_DELETE = "SuccessfulCreate", "SuccessfulDelete"
-_NAMESPACE_TERMINATING = "NamespaceTerminating"
 _LONGEST_NAME = 253
 
 
@@ -43,15 +44,7 @@ class PodControl:
     async def create(self, replicaset: ReplicaSet, count: int, failed: Callable[[int], None]) -> ApiError | None:
         """Create pods; returns the first error. `failed` is called with the number that were not created."""
         body = self._body(replicaset)
-        missing = count
-        for size in batches(count):
-            outcomes = await asyncio.gather(*(self._create(replicaset, body) for _ in range(size)))
-            failures = [outcome for outcome in outcomes if outcome is not None]
-            missing -= size - len(failures)
-            if failures:
-                failed(missing)
-                return failures[0]
-        return None
+        return await create_in_batches([body] * count, partial(self._create, replicaset), failed)
 
     async def delete(
         self, replicaset: ReplicaSet, pods: Sequence[Pod], failed: Callable[[Pod], None]
@@ -73,7 +66,7 @@ class PodControl:
         try:
             created = await self._client.create(Pod, body, namespace=replicaset.metadata.namespace)
         except ApiError as error:
-            if is_namespace_terminating(error):
+            if error.is_namespace_terminating:
                 return None
             self._record_event(replicaset, WARNING, FAILED_CREATE, f"Error creating: {error.message}")
             return error
@@ -106,8 +99,3 @@ class PodControl:
             resource_version=metadata.resource_version,
         )
         self._recorder.record(about, severity, reason, message)
-
-
-def is_namespace_terminating(error: ApiError) -> bool:
-    """Whether a creation was refused because the namespace is terminating."""
-    return any(cause.reason == _NAMESPACE_TERMINATING for cause in error.causes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from trimtab.api import codec, selectors
 from trimtab.api.apps import ReplicaSet, ReplicaSetStatus
 from trimtab.api.documents import JSON
@@ -20,15 +18,6 @@ FAILED_CREATE, FAILED_DELETE = "FailedCreate", "FailedDelete"
 def surplus(replicaset: ReplicaSet, active: int, burst: int) -> int:
     """How many pods to delete, or to create if negative, within the burst limit."""
     return max(-burst, min(active - replicaset.desired_replicas, burst))
-
-
-def batches(count: int) -> Iterator[int]:
-    """The sizes of creation batches: 1, 2, 4, … so that a persistent failure occurs once, not 500 times."""
-    size = 1
-    while count > 0:
-        yield min(size, count)
-        count -= size
-        size *= 2
 
 
 def template_labels(replicaset: ReplicaSet) -> Selector:

@@ -15,7 +15,7 @@ from tests.unit.kube.lab_server import LabServer
 from trimtab.api import times
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.nodes import shapes
@@ -142,15 +142,23 @@ class Stage:
         await self.settle()
 
     async def stop(self) -> None:
-        """End it, as if the process had been killed."""
+        """Cancel it: what is in progress may finish within the grace period."""
         if self._task is not None:
-            await cancel(self._task)
+            self._task.cancel()
+            while not self._task.done():
+                await self.clock.advance(0.5)
             await self.settle()
             self._task = None
 
+    async def kill(self) -> None:
+        """End it as if the process had been killed: nothing that it sends arrives any more."""
+        self.server.intercept = lambda request: Unreachable("connection lost", call=request.call)
+        await self.stop()
+        self.server.intercept = None
+
     async def restart(self, shape: Shape | None = None) -> None:
         """Kill the process, and start another one that knows nothing."""
-        await self.stop()
+        await self.kill()
         client = Client(self.server, clock=self.clock, rng=random.Random(self.seed))
         shape = shape or self.nodes.shape
         self.nodes = Nodes(client, self.clock, shape, self.seed, settings=self.settings)

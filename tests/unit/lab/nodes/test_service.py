@@ -73,6 +73,17 @@ async def test_two_processes_for_one_shape_do_no_harm(seed: int) -> None:
         assert all(stage.server.stands("nodes", name) == "True" for name in TWO_ZONES.nodes)
 
 
+async def test_pending_events_are_written_when_it_stops() -> None:
+    """Requests that are in progress finish, too."""
+    async with running() as stage:
+        stage.server.bad = Misbehaviour(latency=0.2)
+        stage.server.add_pod("web", "a-1", {"start-seconds": "soon"})
+        await stage.settle()
+        assert stage.server.objects("events") == []
+        await stage.stop()
+        assert [event["reason"] for event in stage.server.objects("events")] == ["InvalidAnnotation"]
+
+
 async def test_a_shape_of_another_name_cannot_take_over() -> None:
     """The nodes are marked with the name of theirs."""
     async with running() as stage:

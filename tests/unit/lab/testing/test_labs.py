@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Forbidden, NotFound, Unreachable
+from trimtab.kube.informers import Informer
 from trimtab.kube.transport import Request
 from trimtab_lab.apiserver.kinds.errors import status_error
 from trimtab_lab.testing import InMemoryLab
@@ -46,6 +50,31 @@ async def test_a_snapshot_has_the_nodes_and_pods_of_the_cluster() -> None:
         view = await lab.snapshot()
         assert sorted(view.pods.rows.index) == sorted(pod.key for pod in await lab.pods())
         assert list(view.nodes.rows.index) == ["a-0"]
+
+
+@pytest.mark.parametrize("is_older", [False, True], ids=["streamed", "in pages, by an older server"])
+async def test_an_informer_lists_and_watches(is_older: bool) -> None:
+    """Only what its selector includes."""
+    async with InMemoryLab() as lab:
+        await lab.deploy(2)
+        await lab.deploy(1, "other")
+        wire = lab.connect()
+        wire.refuse = lambda request: status_error(422, "no WatchList") if is_older and is_streamed(request) else None
+        informer = Informer(lab.client(wire), Pod, label_selector="app=web")
+        task = asyncio.ensure_future(informer.run())
+        await lab.settle()
+        assert len(informer.store) == 2
+        await lab.scale(3)
+        assert {pod.metadata.name for pod in informer.store} == {
+            pod.metadata.name for pod in await lab.pods() if pod.metadata.labels["app"] == "web"
+        }
+        assert [is_streamed(request) for request in wire.requests] == ([True, False] if is_older else [True])
+        await cancel(task)
+
+
+def is_streamed(request: Request) -> bool:
+    """Whether a request asks for a list as initial events."""
+    return "sendInitialEvents" in dict(request.params)
 
 
 async def test_only_the_chosen_custom_kinds_are_served() -> None:

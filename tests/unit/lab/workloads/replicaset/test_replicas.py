@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import hypothesis.strategies as st
 import msgspec
 import pytest
-from hypothesis import given, settings
 
 from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
@@ -46,16 +44,6 @@ def test_no_number_means_one_pod() -> None:
     made = replicaset("web", 3)
     unset = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=None))
     assert unset.desired_replicas == 1
-
-
-@given(st.integers(0, 5000))
-@settings(deadline=None)
-def test_batches_double(count: int) -> None:
-    """All are made in the end, each full batch twice the one before, only the last may be smaller."""
-    sizes = list(replicas.batches(count))
-    assert sum(sizes) == count
-    assert sizes[:-1] == [2**n for n in range(len(sizes) - 1)]
-    assert not sizes or 1 <= sizes[-1] <= 2 ** (len(sizes) - 1)
 
 
 NOBODY = PodCounts(active=0, ready=0, available=0, fully_labeled=0, terminating=0, next_available=None)
