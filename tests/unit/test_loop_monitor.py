@@ -58,6 +58,7 @@ async def test_the_lag_is_what_a_measurement_is_late() -> None:
         pytest.param(1.2, 0.6, 1.2, "", id="mostly by its own work"),
         pytest.param(0.3, 0.0, 0.3, "a processor", id="mostly because it had no processor"),
         pytest.param(0.3, 0.6, 0.3, "a processor", id="other threads had none either"),
+        pytest.param(0.9, 0.15, 0.9, "a processor", id="other threads worked less than half the time"),
         pytest.param(0.3, 1.6, 0.3, "other threads", id="mostly because other threads worked"),
     ],
 )
