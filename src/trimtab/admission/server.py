@@ -280,8 +280,11 @@ class AdmissionServer:
         self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome, seconds: float
     ) -> AdmissionResponse:
         self.metrics.answered(hook.name, outcome, seconds)
-        if self._on_skip is not None:
-            self._on_skip(hook, request, reason, outcome)
+        try:
+            if self._on_skip is not None:
+                self._on_skip(hook, request, reason, outcome)
+        except Exception:  # a report that fails blocks no request either
+            log.exception("the report of %s/%s failed, which was admitted", request.namespace, request.name)
         return admitted(request, *([f"{hook.skip_warning}: {reason}"] if hook.skip_warning else []))
 
     def _since(self, started: int) -> float:
