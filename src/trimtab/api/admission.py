@@ -1,6 +1,7 @@
 """Admission reviews (`admission.k8s.io/v1`), and the Status of a failed request.
 
-The objects under review stay raw: they must keep every field.
+The objects under review stay raw: they must keep every field. Only `metadata.managedFields`, which nothing reads, is
+left out where it is nested too deep: the rest of such an object can be decided about.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def _with_documents(wire: _WireRequest) -> AdmissionRequest:
     problems: dict[str, str] = {}
     for name, raw in raws.items():
         try:
-            fields[name] = None if raw == b"null" else Document.of_text(raw)
+            fields[name] = None if raw == b"null" else _document(raw)
         except ValueError as error:
             fields[name], problems[name] = None, str(error)
     # An object that was stored before there were limits, or while there was no webhook, may be corrected.
@@ -181,6 +182,29 @@ def _with_documents(wire: _WireRequest) -> AdmissionRequest:
         left = AdmissionRequest(**{**fields, **dict.fromkeys(raws)})
         raise UnreadableObjectError(f"request.{name}", problem, left, was_stored=was_stored)
     return AdmissionRequest(**fields)
+
+
+def _document(raw: bytes) -> Document:
+    try:
+        return Document.of_text(raw)
+    except ValueError as error:
+        if str(error) != complexity.TOO_DEEP:
+            raise
+    return Document.of_text(_without_managed_fields(raw))
+
+
+def _without_managed_fields(raw: bytes) -> bytes:
+    """An object without `metadata.managedFields`. What else is too deep is shortened, and still too deep."""
+    try:
+        whole = codec.decode_exactly(complexity.cut(raw), _PARTS)
+        metadata = codec.decode_exactly(whole["metadata"], _PARTS)
+        del metadata["managedFields"]
+    except (KeyError, msgspec.DecodeError):
+        return raw
+    return codec.encode({**whole, "metadata": metadata})
+
+
+_PARTS = dict[str, msgspec.Raw]
 
 
 def answer(response: AdmissionResponse) -> dict[str, Any]:
