@@ -150,6 +150,25 @@ def read_review(body: bytes) -> AdmissionRequest:
     return _with_documents(review.request) if isinstance(review.request, _WireRequest) else review.request
 
 
+def read_head(body: bytes) -> AdmissionRequest | None:
+    """The request of a review without its objects, which API servers write behind all that identifies it.
+
+    None if there is no such head. It is short: what is longer is not read.
+    """
+    end = body.find(b',"object":', 0, _HEAD)
+    if end < 0:
+        return None
+    try:
+        review = codec.decode_exactly(body[:end] + b"}}", _WireReview)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if review.request is None else _with_documents(review.request)
+
+
+_HEAD = 1 << 14
+"""Bytes in which the objects of a review begin. Names are short; of a user's groups there may be hundreds."""
+
+
 def _decoded(body: bytes) -> _WireReview | AdmissionReview:
     """A review. One that does not fit is searched for the reason, unless it is large: no API server sends it."""
     try:
