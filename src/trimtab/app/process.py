@@ -147,6 +147,7 @@ class App:
                     *(configuration.serving, self.components, self.registry, self.documents),
                     notes=lambda: unreadable.lines,
                     monitor=monitor,
+                    clock=client.clock,
                 )
                 await self._serve(stack, side, pages)
             watching = self._watching_clock(client, metrics) | self._watching_configuration(dependencies)
