@@ -7,7 +7,8 @@ GET /metrics    for Prometheus
 GET /scaledowns the last scale-downs as JSON, the latest first (in processes that hold requests)
 
 It is served in an event loop of its own (`kube.side_loop`), so that a busy process answers its probes. Any pod may
-reach the port: its connections are limited as those of the webhooks are.
+reach the port: its connections are limited as those of the webhooks are, and what takes long to render, metrics and
+scale-downs, is rendered once a second at most.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from trimtab.admission.connections import Connection, Connections, Limits, Refus
 from trimtab.api import codec
 from trimtab.api.configuration import Serving
 from trimtab.app.loop_monitor import LoopMonitor
-from trimtab.kube.clocks import Clock, SystemClock
+from trimtab.kube.clocks import SECOND, Clock, SystemClock
 from trimtab.kube.components import Component, notes_of
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
@@ -48,10 +49,11 @@ async def served(
     limits: Limits = LIMITS,
 ) -> AsyncIterator[int]:
     """Serve until the block ends; yields the port. `documents` are served as JSON, by path."""
-    pages = Pages(components, registry, notes, monitor)
+    clock = clock or SystemClock()
+    pages = Pages(components, registry, notes, monitor, clock)
     handlers: dict[str, Handler] = {"/healthz": pages.healthz, "/readyz": pages.readyz, "/metrics": pages.metrics}
-    handlers |= {path: partial(_json, document) for path, document in (documents or {}).items()}
-    connections = Connections(partial(_answer, handlers), clock=clock or SystemClock(), limits=limits)
+    handlers |= {path: _document(document, clock) for path, document in (documents or {}).items()}
+    connections = Connections(partial(_answer, handlers), clock=clock, limits=limits)
     async with connections.listening(settings.host, settings.port, None, grace=_GRACE) as (_, port, *_):
         yield port
 
@@ -73,8 +75,31 @@ def missing(components: Mapping[str, Component], monitor: LoopMonitor | None) ->
     return stalled + waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
 
 
-async def _json(document: Callable[[], Any], _: web.BaseRequest) -> web.Response:
-    return web.Response(body=codec.encode(document()), content_type="application/json")
+class Rendered:
+    """The bytes of a page, which are rendered anew when they are a second old."""
+
+    def __init__(self, render: Callable[[], bytes], clock: Clock) -> None:
+        self._render = render
+        self._clock = clock
+        self._at: int | None = None
+        self._body = b""
+
+    @property
+    def body(self) -> bytes:
+        """The bytes."""
+        now = self._clock.monotonic()
+        if self._at is None or now - self._at >= SECOND:
+            self._at, self._body = now, self._render()
+        return self._body
+
+
+def _document(document: Callable[[], Any], clock: Clock) -> Handler:
+    rendered = Rendered(lambda: codec.encode(document()), clock)
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=rendered.body, content_type="application/json")
+
+    return answer
 
 
 class Pages:
@@ -86,9 +111,10 @@ class Pages:
         registry: CollectorRegistry,
         notes: Callable[[], Sequence[str]] = tuple,
         monitor: LoopMonitor | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._components = components
-        self._registry = registry
+        self._rendered = Rendered(partial(generate_latest, registry), clock or SystemClock())
         self._notes = notes
         self._monitor = monitor
 
@@ -107,4 +133,4 @@ class Pages:
 
     async def metrics(self, _: web.BaseRequest) -> web.Response:
         """Answer with all metrics of the process."""
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=self._rendered.body, headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from trimtab.admission.connections import Limits
 from trimtab.api.configuration import Serving
@@ -104,3 +105,32 @@ async def test_idle_connections_are_closed() -> None:
         reader, writer = await page.connect()
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_pages_are_rendered_once_a_second_at_most() -> None:
+    """However many ask for them: rendering takes milliseconds."""
+    numbers = itertools.count(1)
+    async with paged(records=lambda: next(numbers)) as page:
+        counter = Counter("asked", "Requests.", registry=page.registry)
+        seen = []
+        for seconds in (0.0, 0.5, 0.5, 0.9, 0.1):
+            counter.inc()
+            await page.clock.advance(seconds)
+            _, metrics = await page.call("/metrics")
+            _, record = await page.call("/records")
+            (line,) = [each for each in metrics.splitlines() if each.startswith("asked_total ")]
+            seen.append((line, record))
+    assert seen == [(f"asked_total {number}.0", record) for number, record in zip("11335", "11223", strict=True)]
+
+
+async def test_a_page_that_cannot_be_rendered_is_tried_again() -> None:
+    """Nothing else is served in its place."""
+    answers = iter([1])
+
+    def fails_once() -> int:
+        if next(answers, None):
+            raise RuntimeError("changed meanwhile")
+        return 2
+
+    async with paged(records=fails_once) as page:
+        assert [(await page.call("/records"))[0] for _ in range(2)] == [500, 200]
