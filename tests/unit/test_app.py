@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+import threading
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
@@ -23,6 +24,7 @@ from trimtab.admission.server import AdmissionServer
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
+from trimtab.api.leases import Lease
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.app import admission, control, process, scheduling
 from trimtab.app.dependencies import Dependencies
@@ -163,10 +165,10 @@ def test_clonesets_without_constraints_are_ranked_as_configured(
     assert (ranked.scale, [each.topology_key for each in ranked.defaults("trimtab")]) == (scale, keys)
 
 
-def read(port: int, path: str) -> tuple[int, str]:
+def read(port: int, path: str, timeout: float = 5) -> tuple[int, str]:
     """What is served there."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=timeout) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -354,6 +356,38 @@ def test_invalid_rules_of_default_constraints_are_named_from_the_top() -> None:
         app.check(configuration.read({"defaultConstraints": section}))
     with pytest.raises(InvalidError, match=r"^defaultConstraints\.rules: is required"):
         app.check(configuration.read({"defaultConstraints": {"delivery": "Admission"}}))
+
+
+async def test_a_lease_is_renewed_while_the_port_for_probes_is_busy(tmp_path: Path) -> None:
+    """A page is rendered without end: its event loop is not that of the leases."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def endless() -> bool:
+        begun.set()
+        return may_end.wait(60)
+
+    async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:
+        election = {"leaseSeconds": 60, "renewSeconds": 30, "retrySeconds": 0.05}
+        configured = whole(components=["controllers"], leaderElection=election)
+        await provisioning.create_missing(client, local.manifests(configured))
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig))
+        running.documents["/endless"] = endless
+        task = asyncio.create_task(running.run())
+        try:
+            while running.port < 0:
+                await asyncio.sleep(0)
+            answer = asyncio.create_task(asyncio.to_thread(read, running.port, "/endless", 60))
+            assert await asyncio.to_thread(begun.wait, 30)
+            renewals = set[str | None]()
+            async with asyncio.timeout(30):
+                while len(renewals) < 4:
+                    assert not task.done()
+                    renewals |= {each.spec.renew_time for each in (await client.list(Lease)).items}
+            may_end.set()
+            assert await answer == (200, "true")
+        finally:
+            may_end.set()
+            await cancel(task)
 
 
 async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> None:
