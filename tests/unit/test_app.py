@@ -16,7 +16,9 @@ from urllib.error import HTTPError
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.lab.rollouts import WORKLOADS, Rollout
 from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.strange_objects import CASES
 from trimtab import app
 from trimtab.admission.certificate_authority import make_authority, sign
 from trimtab.admission.certificates import CONFIGURATIONS
@@ -26,9 +28,11 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.api.leases import Lease
 from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.api.pods import Pod
 from trimtab.app import admission, control, process, scheduling
 from trimtab.app.dependencies import Dependencies
 from trimtab.install import local, reviews
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client, PatchKind
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import ComponentGroup
@@ -247,6 +251,34 @@ async def test_a_process_watches_each_kind_once(
             assert want - analysed <= _CONTROLLERS
         finally:
             await cancel(task)
+
+
+async def test_every_kind_that_is_watched_has_strange_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that the configuration names."""
+    opened, open_one = set[type[Any]](), Caches.open
+
+    def opening(self: Caches[Any], kind: Any, *given: Any, **named: Any) -> Any:
+        made = open_one(self, kind, *given, **named)
+        opened.add(made.resource.model)
+        return made
+
+    monkeypatch.setattr(Caches, "open", opening)
+    components = ["scheduler", "webhooks", "controllers", "dashboard"]
+    alone: Any = {"workloads": WORKLOADS, "leaderElection": {"enabled": False}, "dashboard": {"port": 0}}
+    async with Server(tmp_path) as server:
+        configured = whole(components=components, **alone)
+        async with Client(Session(discover(server.kubeconfig))) as client:
+            await provisioning.create_missing(client, local.manifests(configured))
+        task = asyncio.create_task(app.App(app.Settings(configured, kubeconfig=server.kubeconfig)).run())
+        try:
+            async with asyncio.timeout(60):
+                while watched(server).keys() < _SHARED | _CONTROLLERS:
+                    assert not task.done()
+                    await asyncio.sleep(0)
+        finally:
+            await cancel(task)
+    assert {Pod, Rollout} < opened
+    assert opened <= {case.model for case in CASES}
 
 
 def watched(server: Server) -> dict[str, int]:
