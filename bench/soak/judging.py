@@ -43,16 +43,6 @@ WARM_UP = 600.0
 _GROWTH = 1.25
 _SLACK = 16.0
 """MiB by which it may grow besides: caches of a few hundred objects more."""
-STALL = 2.5
-"""Seconds that the event loop may be late at most, on a machine that everything shares."""
-LATE = 0.25
-_LATE_SHARE = 0.01
-_ENOUGH = 5000
-"""Measurements that make a share: those of a hundred seconds."""
-SLOWEST = 3.0
-"""Seconds that no review takes, whatever its budget."""
-_OVER_BUDGET = 0.25
-"""Seconds beyond the budget that an answer may take to be written."""
 _EXPLAINING = frozenset(
     each.value
     for each in (
@@ -155,28 +145,50 @@ class Histogram:
 
     def above(self, seconds: float) -> float:
         """Observations above one of the buckets' bounds."""
-        return self.count - self.buckets.get(seconds, self.count)
+        return self.count - self.buckets[seconds] if self.buckets else 0.0
 
     def __add__(self, other: Histogram) -> Histogram:
         bounds = self.buckets.keys() | other.buckets.keys()
         return Histogram({each: self.buckets.get(each, 0.0) + other.buckets.get(each, 0.0) for each in bounds})
 
 
-def busy_loop(lag: Histogram) -> str:
-    """Why the event loop of a process was not free; empty if it was.
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How long something may take, in one process as long as that lives."""
 
-    The measure includes the time for which the machine had no processor for the process.
-    """
-    if lag.above(STALL):
-        return f"late by more than {STALL:g} s, {lag.above(STALL):.0f} times"
-    if lag.count >= _ENOUGH and lag.above(LATE) > _LATE_SHARE * lag.count:
-        return f"late by more than {LATE:g} s in {lag.above(LATE):.0f} of {lag.count:.0f} measurements"
-    return ""
+    most: float
+    """Seconds that it never takes."""
+    usual: float
+    """Seconds above which it is seldom."""
+    share: float
+    """The share that may be above the usual."""
+    enough: int
+    """Observations that make a share."""
+
+    def breach(self, found: Histogram) -> str:
+        """How a histogram exceeds the limit; empty if it does not."""
+        if often := found.above(self.most):
+            return f"above {self.most:g} s {often:.0f} times"
+        often = found.above(self.usual)
+        if found.count >= self.enough and often > self.share * found.count:
+            return f"above {self.usual:g} s {often:.0f} times of {found.count:.0f}"
+        return ""
 
 
-def over_budget(held_milliseconds: float, budget: float) -> bool:
-    """Whether a request was held for longer than its budget."""
-    return held_milliseconds / 1000 > budget + _OVER_BUDGET
+_MEASUREMENTS = 5000
+"""Measurements of an event loop that make a share: those of a hundred seconds."""
+LAG_LIMIT = Limit(most=2.5, usual=0.25, share=0.01, enough=_MEASUREMENTS)
+"""How late an event loop may be, on a machine that everything shares: it may have no processor for the process."""
+WORK_LIMIT = Limit(most=0.25, usual=0.05, share=0.001, enough=_MEASUREMENTS)
+"""How long an event loop may work without a pause. A busy machine is no excuse: it is the CPU time of the thread."""
+ANSWER_LIMIT = Limit(most=2.25, usual=2.0, share=0.01, enough=100)
+"""How long an answer may take. No budget is above two seconds; beyond it an answer is only if the loop was late at the
+end, which is noticed after a quarter of a second at most."""
+
+
+def over_budget(held_milliseconds: float) -> bool:
+    """Whether a request was held for longer than ever happens. How many were late is judged by histogram."""
+    return held_milliseconds / 1000 > ANSWER_LIMIT.most
 
 
 def growth(samples: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

@@ -145,7 +145,7 @@ def _figures(made: Arena, sampler: Sampler) -> dict[str, str]:
         ]
         figures[f"event loop of {replica.name}"] = f"{', '.join(late)}, of {lag.count:.0f}"
         if held.count:
-            late = [f"{held.above(bound):.0f} above {bound:g} s" for bound in (1.0, 2.0, 3.0)]
+            late = [f"{held.above(bound):.0f} above {bound:g} s" for bound in (1.0, 2.0, 2.25)]
             figures[f"requests held by {replica.name}"] = f"{', '.join(late)}, of {held.count:.0f}"
     return figures
 

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -16,8 +17,7 @@ from bench.figures import resident_mib
 from bench.promise.processes import ProcessError
 from bench.soak import judging
 from bench.soak.arena import Arena
-from bench.soak.installation import BUDGET
-from bench.soak.judging import Histogram
+from bench.soak.judging import Histogram, Limit
 from bench.soak.replicas import WEBHOOKS, Replica
 
 INTERVAL = 3.0
@@ -78,24 +78,21 @@ class Sampler:
         return sum(found, Histogram({}))
 
     def check_loops(self) -> None:
-        """Check that the event loop of each process was free; a breach is reported once."""
-        for (name, replica, pid), lag in self.histograms.items():
-            key = f"{replica} ({pid})"
-            if name == LAG and key not in self.late:
-                problem = judging.busy_loop(lag)
-                self.late |= {key} if problem else set()
-                self.arena.ledger.check(judging.EVENT_LOOP, not problem, f"{key}: {problem}")
+        """Check that the event loop of each process was free."""
+        self._check_histograms(judging.EVENT_LOOP, {LAG: judging.LAG_LIMIT, WORK: judging.WORK_LIMIT})
 
     def check_durations(self) -> None:
-        """Check that no process took longer for a review than any budget allows; a breach is reported once."""
+        """Check that each process answered requests and reviews in time."""
+        self._check_histograms(judging.BUDGET, dict.fromkeys((HELD, REVIEWS), judging.ANSWER_LIMIT))
+
+    def _check_histograms(self, invariant: str, limits: Mapping[str, Limit]) -> None:
+        """Check the histograms of each process; a breach is reported once."""
         for (name, replica, pid), found in self.histograms.items():
             key = f"{replica} ({pid}): {name}"
-            if name in (HELD, REVIEWS) and key not in self.late:
-                count = found.above(judging.SLOWEST)
-                self.late |= {key} if count else set()
-                self.arena.ledger.check(
-                    judging.BUDGET, not count, f"{key} is above {judging.SLOWEST:g} s {count:.0f} times"
-                )
+            if name in limits and key not in self.late:
+                problem = limits[name].breach(found)
+                self.late |= {key} if problem else set()
+                self.arena.ledger.check(invariant, not problem, f"{key} is {problem}")
 
     def check_memory(self) -> None:
         """Check that the memory of each process that lived long enough has not grown."""
@@ -154,7 +151,7 @@ class Sampler:
                 self.judged.add(key)
                 held = record.get("heldMilliseconds", 0)
                 detail = f"{record['name']} {record['from']} → {record['to']} ({record['outcome']}): held for {held} ms"
-                self.arena.ledger.check(judging.BUDGET, not judging.over_budget(held, BUDGET), detail)
+                self.arena.ledger.check(judging.BUDGET, not judging.over_budget(held), detail)
 
 
 def histogram(text: str, name: str) -> Histogram:

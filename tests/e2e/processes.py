@@ -46,6 +46,8 @@ WEBHOOKS, CONTROLLERS, SCHEDULER, DASHBOARD = "webhooks", "controllers", "schedu
 PATIENCE = 60.0
 LOOPBACK = "127.0.0.0/8"
 """Where the pods of tests answer probes."""
+_RENDERED = 1.0
+"""Seconds for which a process serves the same metrics and records."""
 _CLUSTER_ROLES = ("ClusterRole", "ClusterRoleBinding")
 
 
@@ -178,15 +180,18 @@ class Trimtab:
 
     async def document(self, path: str, component: str = WEBHOOKS) -> Any:
         """A document that a component serves beside its metrics."""
-        text = await asyncio.to_thread(_fetch, f"http://127.0.0.1:{self.ports[component]}{path}")
-        assert text is not None, self.log(component)
-        return json.loads(text)
+        return json.loads(await self._rendered(component, path))
 
     # The metrics.
 
     async def metrics(self, component: str = WEBHOOKS) -> str:
         """The page of metrics of a component: values that belong together come from one page."""
-        text = await asyncio.to_thread(_fetch, f"http://127.0.0.1:{self.ports[component]}/metrics")
+        return await self._rendered(component, "/metrics")
+
+    async def _rendered(self, component: str, path: str) -> str:
+        """A page that has everything until now: it is rendered once a second at most."""
+        await asyncio.sleep(_RENDERED)
+        text = await asyncio.to_thread(_fetch, f"http://127.0.0.1:{self.ports[component]}{path}")
         assert text is not None, self.log(component)
         return text
 

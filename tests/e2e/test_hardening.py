@@ -55,8 +55,11 @@ STRANGE = {"policy": "ScaleDownPolicy", "subset": "UnitedTopology", "cloneset": 
 SECRET = {"spec": {"containers": [{"name": "main", "env": [{"name": "PASSWORD", "value": "hunter2"}]}]}}
 DEFINITION = "unitedtopologies.apps.kruise.io"
 SLICES = untyped("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
-BUDGET_AND_ANSWER = 3.0
-"""Seconds within which a request is answered: a budget of two, and the next limit of the histogram."""
+BUDGET_AND_ANSWER = 2.25
+"""Seconds within which a request is answered: a budget of two, and a quarter of a second, after which it is noticed at
+most that the loop had no processor."""
+CONNECTING = 0.25
+"""Seconds that a caller needs for its connection, and for reading the answer, where the processors are busy."""
 STALL = 2.5
 """Seconds that an event loop is never late, the next limit of the histogram above the two that a request is held for;
 before there were limits on reviews, it was 15."""
@@ -402,7 +405,7 @@ async def test_requests_are_answered_in_time_under_overload(victim: Victim, reco
     with attacks.overload(loops=2 * (os.cpu_count() or 1)):
         times = await attacks.hold_under_load(victim, rounds=12)
     record_property("answered", f"within {max(times):.2f} s as the caller sees it, {len(times)} requests")
-    assert max(times) < BUDGET_AND_ANSWER
+    assert max(times) < BUDGET_AND_ANSWER + CONNECTING
 
     async def were_all_in_time() -> bool:
         within = await victim.trimtab.sample(f"{name}_bucket", hook="scale", le=str(BUDGET_AND_ANSWER))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,20 +18,24 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from tests.fuzz import files
+from tests.lab.rollouts import OWNERS
 from tests.unit.kube.fakes import FakeServer
-from tests.unit.kube.strange_objects import deep, tree
+from tests.unit.kube.strange_objects import MODELS, deep, tree
 from trimtab.admission.validation import CHECKS, Validation
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionReview
+from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import ReplicationController, Service
 from trimtab.api.errors import InvalidError
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube import watches
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError
-from trimtab.kube.resources import RESOURCES
+from trimtab.kube.resources import Resource
 from trimtab.scaledown.intent.reviews import KINDS, scale_down_request
+from trimtab.snapshot.view import MIRRORED, Snapshot
 from trimtab.testing.clocks import VirtualClock
 
 
@@ -119,10 +123,55 @@ def check_decoder(case: tuple[type[Any], str]) -> None:
         watches.reader(model)(f'{{"type":"MODIFIED","object":{text}}}'.encode(errors="surrogatepass"))
 
 
+def check_snapshot(case: tuple[type[Any], str]) -> None:
+    """A snapshot takes any object that can be read, or refuses it; either way it is as before when that is dropped."""
+    model, text = case
+    fuzzed = _readable(text, model)
+    known = _readable(json.dumps(tree(model, "known")), model)
+    for add in (_put, _put_with_list):
+        snapshot = Snapshot()
+        snapshot.put_all(known)
+        before = _contents(snapshot)
+        for each in fuzzed:
+            with suppress(InvalidError, OverflowError):  # what is no quantity, and numbers that no API server stores
+                add(snapshot, each)
+            snapshot.drop(model, each.metadata.namespace, each.metadata.name)
+            snapshot.put_all(known)  # it may have had the same name
+        assert _contents(snapshot) == before
+
+
+def _readable(text: str, model: type[Any]) -> Sequence[Any]:
+    try:
+        [page] = watches.parts(f'{{"metadata":{{}},"items":[{text}]}}'.encode(), model)
+    except (ApiError, UnicodeEncodeError):
+        return ()
+    return page.items
+
+
+def _put(snapshot: Snapshot, found: Any) -> None:
+    snapshot.put(found)
+    snapshot.put(found)
+
+
+def _put_with_list(snapshot: Snapshot, found: Any) -> None:
+    snapshot.put_all([found])
+
+
+def _contents(snapshot: Snapshot) -> Any:
+    """What a snapshot has, by name."""
+    groups: tuple[type[Any], ...] = (Service, ReplicationController, ReplicaSet, StatefulSet, CloneSet)
+    return (
+        {pod.key for pod in snapshot.pods.objects if pod is not None},
+        set(snapshot.nodes.rows.index),
+        set(snapshot.namespaces),
+        {(kind, group.metadata.name) for kind in groups for group in snapshot.groups(kind, "n")},
+    )
+
+
 def check_kinds(case: tuple[type[Any], str]) -> None:
     """An object of our kinds is admitted, or refused with what is wrong."""
     model, text = case
-    resource = RESOURCES[model]
+    resource = Resource.of(model)
     review = _review(resource.group, resource.version, resource.kind, resource.plural, text, text)
     if review is not None and review.request is not None:
         request = msgspec.structs.replace(review.request, old_object=None)
@@ -133,11 +182,11 @@ def check_kinds(case: tuple[type[Any], str]) -> None:
 def check_reviews(case: tuple[type[Any], str]) -> None:
     """A review of a workload is a request to scale down, or it is not."""
     model, text = case
-    resource = RESOURCES[model]
+    resource = Resource.of(model)
     old = json.dumps({**tree(model), "spec": {"replicas": 5}})
     review = _review(resource.group, resource.version, resource.kind, resource.plural, text, old)
     if review is not None and review.request is not None:
-        scale_down_request(review.request)
+        scale_down_request(review.request, OWNERS)
 
 
 def _review(group: str, version: str, kind: str, plural: str, new: str, old: str) -> AdmissionReview | None:
@@ -179,12 +228,16 @@ def _of(*models: type[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(models).flatmap(lambda model: st.tuples(st.just(model), texts(model)))
 
 
-_WORKLOADS = [model for model, each in RESOURCES.items() if (each.group, each.plural) in KINDS]
+def _is_reviewed(model: type[Any]) -> bool:
+    resource = Resource.of(model)
+    return (resource.group, resource.plural) in KINDS or model in OWNERS.custom
+
 
 TARGETS: Mapping[str, Target] = {
-    "decoder": Target(_of(*RESOURCES), check_decoder),
+    "decoder": Target(_of(*MODELS), check_decoder),
+    "snapshot": Target(_of(*MIRRORED, CloneSet), check_snapshot),
     "kinds": Target(_of(CloneSet, UnitedTopology, ScaleDownPolicy), check_kinds),
-    "reviews": Target(_of(*_WORKLOADS), check_reviews),
+    "reviews": Target(_of(*filter(_is_reviewed, MODELS)), check_reviews),
     "scenarios": Target(files.scenario_texts(), files.check_scenario),
     "kubeconfig": Target(files.texts((files.KUBECONFIG,), files.WORDS), files.check_kubeconfig),
 }

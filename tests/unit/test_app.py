@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+import threading
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
@@ -15,7 +16,9 @@ from urllib.error import HTTPError
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.lab.rollouts import WORKLOADS, Rollout
 from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.strange_objects import CASES
 from trimtab import app
 from trimtab.admission.certificate_authority import make_authority, sign
 from trimtab.admission.certificates import CONFIGURATIONS
@@ -23,10 +26,13 @@ from trimtab.admission.server import AdmissionServer
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
+from trimtab.api.leases import Lease
 from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.api.pods import Pod
 from trimtab.app import admission, control, process, scheduling
 from trimtab.app.dependencies import Dependencies
 from trimtab.install import local, reviews
+from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client, PatchKind
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import ComponentGroup
@@ -163,10 +169,10 @@ def test_clonesets_without_constraints_are_ranked_as_configured(
     assert (ranked.scale, [each.topology_key for each in ranked.defaults("trimtab")]) == (scale, keys)
 
 
-def read(port: int, path: str) -> tuple[int, str]:
+def read(port: int, path: str, timeout: float = 5) -> tuple[int, str]:
     """What is served there."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=timeout) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -251,6 +257,34 @@ async def test_a_process_watches_each_kind_once(
             assert want - analysed <= _CONTROLLERS
         finally:
             await cancel(task)
+
+
+async def test_every_kind_that_is_watched_has_strange_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that the configuration names."""
+    opened, open_one = set[type[Any]](), Caches.open
+
+    def opening(self: Caches[Any], kind: Any, *given: Any, **named: Any) -> Any:
+        made = open_one(self, kind, *given, **named)
+        opened.add(made.resource.model)
+        return made
+
+    monkeypatch.setattr(Caches, "open", opening)
+    components = ["scheduler", "webhooks", "controllers", "dashboard"]
+    alone: Any = {"workloads": WORKLOADS, "leaderElection": {"enabled": False}, "dashboard": {"port": 0}}
+    async with Server(tmp_path) as server:
+        configured = whole(components=components, **alone)
+        async with Client(Session(discover(server.kubeconfig))) as client:
+            await provisioning.create_missing(client, local.manifests(configured))
+        task = asyncio.create_task(app.App(app.Settings(configured, kubeconfig=server.kubeconfig)).run())
+        try:
+            async with asyncio.timeout(60):
+                while watched(server).keys() < _SHARED | _CONTROLLERS:
+                    assert not task.done()
+                    await asyncio.sleep(0)
+        finally:
+            await cancel(task)
+    assert {Pod, Rollout} < opened
+    assert opened <= {case.model for case in CASES}
 
 
 def watched(server: Server) -> dict[str, int]:
@@ -360,6 +394,38 @@ def test_invalid_rules_of_default_constraints_are_named_from_the_top() -> None:
         app.check(configuration.read({"defaultConstraints": section}))
     with pytest.raises(InvalidError, match=r"^defaultConstraints\.rules: is required"):
         app.check(configuration.read({"defaultConstraints": {"delivery": "Admission"}}))
+
+
+async def test_a_lease_is_renewed_while_the_port_for_probes_is_busy(tmp_path: Path) -> None:
+    """A page is rendered without end: its event loop is not that of the leases."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def endless() -> bool:
+        begun.set()
+        return may_end.wait(60)
+
+    async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:
+        election = {"leaseSeconds": 60, "renewSeconds": 30, "retrySeconds": 0.05}
+        configured = whole(components=["controllers"], leaderElection=election)
+        await provisioning.create_missing(client, local.manifests(configured))
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig))
+        running.documents["/endless"] = endless
+        task = asyncio.create_task(running.run())
+        try:
+            while running.port < 0:
+                await asyncio.sleep(0)
+            answer = asyncio.create_task(asyncio.to_thread(read, running.port, "/endless", 60))
+            assert await asyncio.to_thread(begun.wait, 30)
+            renewals = set[str | None]()
+            async with asyncio.timeout(30):
+                while len(renewals) < 4:
+                    assert not task.done()
+                    renewals |= {each.spec.renew_time for each in (await client.list(Lease)).items}
+            may_end.set()
+            assert await answer == (200, "true")
+        finally:
+            may_end.set()
+            await cancel(task)
 
 
 async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import threading
 import time
 import urllib.request
+from typing import Any
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
@@ -56,6 +58,7 @@ async def test_the_lag_is_what_a_measurement_is_late() -> None:
         pytest.param(1.2, 0.6, 1.2, "", id="mostly by its own work"),
         pytest.param(0.3, 0.0, 0.3, "a processor", id="mostly because it had no processor"),
         pytest.param(0.3, 0.6, 0.3, "a processor", id="other threads had none either"),
+        pytest.param(0.9, 0.15, 0.9, "a processor", id="other threads worked less than half the time"),
         pytest.param(0.3, 1.6, 0.3, "other threads", id="mostly because other threads worked"),
     ],
 )
@@ -127,6 +130,25 @@ def test_the_place_is_where_the_time_was_used_up() -> None:
         busy.restart()
         assert busy.place == ""
     _work(0.1)
+    assert busy.place == ""
+
+
+def test_a_signal_that_is_pending_at_the_end_does_not_start_the_timer_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python calls its handler while the one before is restored, and that one would end the process."""
+    timers = list[float]()
+    monkeypatch.setattr(signal, "setitimer", lambda _, seconds: timers.append(seconds))
+    restore = signal.signal
+
+    def deliver(number: int, handler: Any) -> Any:
+        pending = signal.getsignal(number)
+        assert callable(pending)
+        pending(number, None)
+        return restore(number, handler)
+
+    with BusyPlaces(1000.0) as busy:
+        busy.restart()
+        monkeypatch.setattr(signal, "signal", deliver)
+    assert timers == [1000.0, 0]
     assert busy.place == ""
 
 

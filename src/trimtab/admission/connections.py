@@ -1,4 +1,6 @@
-"""The connections of the admission server, with limits: whoever reaches the port cannot keep it busy or full.
+"""The connections of a port, with limits: whoever reaches it cannot keep it busy or full.
+
+These are the limits of the admission server. Health and metrics are served without TLS, with lower ones.
 
 | limit | value | what happens beyond it |
 |---|---|---|
@@ -233,8 +235,12 @@ class Connections(web.Server):
         return self._clock.monotonic() - round(self._lag() * SECOND)
 
     @asynccontextmanager
-    async def listening(self, host: str, port: int, context: ssl.SSLContext, *, grace: float) -> AsyncIterator[Any]:
+    async def listening(
+        self, host: str, port: int, context: ssl.SSLContext | None, *, grace: float
+    ) -> AsyncIterator[Any]:
         """Accept connections until the block ends; then answer what is being decided. Yields the address.
+
+        Without a context, connections have no TLS.
 
         Should accepting fail for good, the block is cancelled and the error raised: a port that nobody answers must not
         look like one that is served.
@@ -243,7 +249,8 @@ class Connections(web.Server):
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._accept(each, context)) for each in listeners]
-                tasks.append(group.create_task(self._trim()))
+                if context is not None:  # otherwise connections have no buffers to speak of
+                    tasks.append(group.create_task(self._trim()))
                 yield listeners[0].getsockname()
                 await cancel(*tasks)
         finally:
@@ -253,7 +260,7 @@ class Connections(web.Server):
             self.pre_shutdown()
             await self.shutdown(grace)
 
-    async def _accept(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         """Accept connections; one that is too many is closed before any buffers are allocated for it."""
         loop = asyncio.get_running_loop()
         while True:
@@ -272,14 +279,14 @@ class Connections(web.Server):
                 handshake.add_done_callback(self._handshakes.discard)
             await asyncio.sleep(0)  # for other tasks, however many connections are waiting
 
-    async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
+    async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
         ends = loop.time() + self.limits.handshake_seconds
         try:
             await self._wait_to_begin(accepted, ends)
             await self._handshake(accepted, context, max(ends - loop.time(), _LEAST_SECONDS))
         except OSError as error:
-            log.debug("a TLS handshake failed: %s", error)
+            log.debug("a connection was not made: %s", error)
             self.on_close(CloseReason.HANDSHAKE_FAILED)
 
     async def _wait_to_begin(self, accepted: socket.socket, ends: float) -> None:
@@ -296,11 +303,11 @@ class Connections(web.Server):
             accepted.close()
             raise
 
-    async def _handshake(self, accepted: socket.socket, context: ssl.SSLContext, seconds: float) -> None:
-        connection = self()
+    async def _handshake(self, accepted: socket.socket, context: ssl.SSLContext | None, seconds: float) -> None:
+        connection, timeout = self(), None if context is None else seconds
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection, accepted, ssl=context, ssl_handshake_timeout=seconds
+                lambda: connection, accepted, ssl=context, ssl_handshake_timeout=timeout
             )
         except OSError as error:
             connection.connection_lost(error)  # it and its parser refer to one another, and the collector runs rarely

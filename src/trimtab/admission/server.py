@@ -6,8 +6,9 @@
 and the request is admitted unchanged; a metric counts it and `on_skip` is called. The same happens when too many
 reviews are in flight or the event loop is late, and while the feature behind the hook is not ready: each feature is
 ready by itself. The API server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to
-arrive; both count from the arrival of the request's first byte (see `deadlines`). Only a body that is no
-AdmissionReview is refused, with 400. `connections` has the limits on connections, headers and bodies.
+arrive; both count from the arrival of the request's first byte (see `deadlines`), and reading the review counts too
+(see `reading`). Only a body that is no AdmissionReview is refused, with 400. `connections` has the limits on
+connections, headers and bodies.
 
 **Callers** are not authenticated, unless `client_ca` names the authority that signed the API server's client
 certificate. So a hook does not trust what a review says; it reads the objects that it acts on.
@@ -35,6 +36,7 @@ from trimtab.admission import self_check
 from trimtab.admission.connections import Connection, Connections, Limits, Refusal
 from trimtab.admission.deadlines import Deadlines
 from trimtab.admission.metrics import Metrics, ReviewOutcome
+from trimtab.admission.reading import ReviewReader
 from trimtab.admission.self_check import SelfCheck
 from trimtab.admission.tracing import TRACEPARENT, Tracing
 from trimtab.api import admission, codec
@@ -42,7 +44,7 @@ from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, U
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND, Clock, SystemClock
 from trimtab.kube.components import run_together
-from trimtab.kube.threads import LARGE_OBJECT, read_beside
+from trimtab.kube.threads import LARGE_OBJECT, LARGE_REVIEW
 
 Decide = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
@@ -161,6 +163,7 @@ class AdmissionServer:
         self._clock = clock or SystemClock()
         self._max_in_flight = max_in_flight
         self._deadlines = Deadlines(self._clock)
+        self._reader = ReviewReader(self._deadlines)
         self._in_flight = 0
         self._check = check
         self._limits = limits
@@ -184,6 +187,7 @@ class AdmissionServer:
         try:
             await run_together([self._serve()], [self._certificates.run()])
         finally:
+            self._reader.close()
             await self._deadlines.close()
 
     async def _serve(self) -> None:
@@ -221,21 +225,30 @@ class AdmissionServer:
         if http.path == self_check.PATH:
             return _ping(body)
         hook = self.hooks[http.path]
+        timeout = _timeout(http.query.get("timeout", ""))
+        arrived = self._clock.monotonic() if connection.arrived is None else connection.arrived
         try:
-            request = await read_beside(len(body), admission.read_review, body)
+            request = await self._reader.read(body, _budget(hook, timeout), arrived)
+        except TimeoutError:
+            return _answered(self._answer_unread(hook, body, _budget(hook, timeout), arrived))
         except UnreadableObjectError as error:
             return _answered(self._answer_unreadable(hook, error))
         except InvalidError as error:
             self.metrics.answered(hook.name, ReviewOutcome.MALFORMED, 0.0)
             return _malformed(error)
-        timeout = _timeout(http.query.get("timeout", ""))
-        decision = self.decide(hook, request, timeout=timeout, arrived=connection.arrived)
+        decision = self.decide(hook, request, timeout=timeout, arrived=arrived)
         if self._tracing is None:
             return _answered(await decision)
         with self._tracing.review(hook.name, request, http.headers.get(TRACEPARENT, "")) as record:
             response = await decision
             record(response)
             return _answered(response)
+
+    def _answer_unread(self, hook: Hook, body: bytes, budget: float, arrived: int) -> AdmissionResponse:
+        request = admission.read_head(body)
+        if request is None:  # an API server would have sent it first
+            raise Refusal(503, "there was no time to read the review")
+        return self._admit(hook, request, _late(budget), ReviewOutcome.LATE, self._since(arrived))
 
     def _answer_unreadable(self, hook: Hook, error: UnreadableObjectError) -> AdmissionResponse:
         if not hook.refuses_unreadable or error.was_stored:
@@ -257,7 +270,7 @@ class AdmissionServer:
             return self._admit(hook, request, "Trimtab is overloaded", ReviewOutcome.BUSY, 0.0)
         if not hook.is_ready():
             return self._admit(hook, request, "the caches have not synced yet", ReviewOutcome.NOT_READY, 0.0)
-        budget = hook.budget if timeout is None else min(hook.budget, max(timeout - _ANSWER_TIME, 0.0))
+        budget = _budget(hook, timeout)
         started = self._clock.monotonic() if arrived is None else arrived
         self._in_flight += 1
         try:
@@ -265,8 +278,7 @@ class AdmissionServer:
                 raise TimeoutError
             response = await self._deadlines.within(budget, started, hook.decide(request))
         except TimeoutError:
-            reason = f"no decision within {budget:g} s"
-            return self._admit(hook, request, reason, ReviewOutcome.LATE, self._since(started))
+            return self._admit(hook, request, _late(budget), ReviewOutcome.LATE, self._since(started))
         except Exception as error:
             log.exception("the %s hook failed for %s/%s", hook.name, request.namespace, request.name)
             reason = f"{type(error).__name__}: {error}"
@@ -280,16 +292,30 @@ class AdmissionServer:
         self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome, seconds: float
     ) -> AdmissionResponse:
         self.metrics.answered(hook.name, outcome, seconds)
-        if self._on_skip is not None:
-            self._on_skip(hook, request, reason, outcome)
+        try:
+            if self._on_skip is not None:
+                self._on_skip(hook, request, reason, outcome)
+        except Exception:  # a report that fails blocks no request either
+            log.exception("the report of %s/%s failed, which was admitted", request.namespace, request.name)
         return admitted(request, *([f"{hook.skip_warning}: {reason}"] if hook.skip_warning else []))
 
     def _since(self, started: int) -> float:
         return (self._clock.monotonic() - started) / SECOND
 
 
+def _budget(hook: Hook, timeout: float | None) -> float:
+    """The seconds that the hook may take, if the API server waits for so many."""
+    return hook.budget if timeout is None else min(hook.budget, max(timeout - _ANSWER_TIME, 0.0))
+
+
+def _late(budget: float) -> str:
+    return f"no decision within {budget:g} s"
+
+
 def _ping(body: bytes) -> web.Response:
-    """Admit a review of our own `SelfCheck`."""
+    """Admit a review of our own `SelfCheck`, which is short."""
+    if len(body) > LARGE_REVIEW:
+        raise Refusal(413, "the body is too large")
     try:
         return _answered(admitted(admission.read_review(body)))
     except InvalidError as error:

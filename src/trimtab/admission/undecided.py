@@ -39,13 +39,21 @@ class UndecidedReports:
     ) -> None:
         """Report what is read of a review. `read` may be called in another thread, `report` never is."""
         if not is_large(request):
-            report(read(request))
+            self._read_here(request, read, report)
         elif len(self._waiting) < MOST:
             task = asyncio.ensure_future(self._read_beside(request, read, report))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
         else:
             self._drop(request, DropReason.LARGE, f"{MOST} large requests wait to be reported already")
+
+    def _read_here(
+        self, request: AdmissionRequest, read: Callable[[AdmissionRequest], T], report: Callable[[T], None]
+    ) -> None:
+        try:
+            report(read(request))
+        except Exception as error:  # noqa: BLE001 - the request is admitted all the same
+            self._drop(request, DropReason.FAILED, f"{type(error).__name__}: {error}")
 
     async def _read_beside(
         self, request: AdmissionRequest, read: Callable[[AdmissionRequest], T], report: Callable[[T], None]

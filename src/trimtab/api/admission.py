@@ -1,6 +1,7 @@
 """Admission reviews (`admission.k8s.io/v1`), and the Status of a failed request.
 
-The objects under review stay raw: they must keep every field.
+The objects under review stay raw: they must keep every field. Only `metadata.managedFields`, which nothing reads, is
+left out where it is nested too deep: the rest of such an object can be decided about.
 """
 
 from __future__ import annotations
@@ -149,6 +150,25 @@ def read_review(body: bytes) -> AdmissionRequest:
     return _with_documents(review.request) if isinstance(review.request, _WireRequest) else review.request
 
 
+def read_head(body: bytes) -> AdmissionRequest | None:
+    """The request of a review without its objects, which API servers write behind all that identifies it.
+
+    None if there is no such head. It is short: what is longer is not read.
+    """
+    end = body.find(b',"object":', 0, _HEAD)
+    if end < 0:
+        return None
+    try:
+        review = codec.decode_exactly(body[:end] + b"}}", _WireReview)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if review.request is None else _with_documents(review.request)
+
+
+_HEAD = 1 << 14
+"""Bytes in which the objects of a review begin. Names are short; of a user's groups there may be hundreds."""
+
+
 def _decoded(body: bytes) -> _WireReview | AdmissionReview:
     """A review. One that does not fit is searched for the reason, unless it is large: no API server sends it."""
     try:
@@ -172,7 +192,7 @@ def _with_documents(wire: _WireRequest) -> AdmissionRequest:
     problems: dict[str, str] = {}
     for name, raw in raws.items():
         try:
-            fields[name] = None if raw == b"null" else Document.of_text(raw)
+            fields[name] = None if raw == b"null" else _document(raw)
         except ValueError as error:
             fields[name], problems[name] = None, str(error)
     # An object that was stored before there were limits, or while there was no webhook, may be corrected.
@@ -181,6 +201,29 @@ def _with_documents(wire: _WireRequest) -> AdmissionRequest:
         left = AdmissionRequest(**{**fields, **dict.fromkeys(raws)})
         raise UnreadableObjectError(f"request.{name}", problem, left, was_stored=was_stored)
     return AdmissionRequest(**fields)
+
+
+def _document(raw: bytes) -> Document:
+    try:
+        return Document.of_text(raw)
+    except ValueError as error:
+        if str(error) != complexity.TOO_DEEP:
+            raise
+    return Document.of_text(_without_managed_fields(raw))
+
+
+def _without_managed_fields(raw: bytes) -> bytes:
+    """An object without `metadata.managedFields`. What else is too deep is shortened, and still too deep."""
+    try:
+        whole = codec.decode_exactly(complexity.cut(raw), _PARTS)
+        metadata = codec.decode_exactly(whole["metadata"], _PARTS)
+        del metadata["managedFields"]
+    except (KeyError, msgspec.DecodeError):
+        return raw
+    return codec.encode({**whole, "metadata": metadata})
+
+
+_PARTS = dict[str, msgspec.Raw]
 
 
 def answer(response: AdmissionResponse) -> dict[str, Any]:

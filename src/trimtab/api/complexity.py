@@ -10,7 +10,8 @@ process does nothing else. So what is kept is limited:
    decoded.
 2. What no type declares (`managedFields`, for example) may be deeper. Where that is too deep to be skipped, the levels
    below `CUT_DEPTH` are removed from the text first. No type declares a field at that depth, and a document that lost
-   levels in this way is still deeper than rule 1 allows: nothing that is used is ever incomplete.
+   levels in this way is still deeper than rule 1 allows: nothing that is used is ever incomplete. Of the objects of an
+   admission review, `metadata.managedFields` alone may be deeper, and is then left out.
 """
 
 from __future__ import annotations

@@ -61,6 +61,8 @@ class BusyPlaces:
         return self._place
 
     def _interrupted(self, _: int, frame: FrameType | None) -> None:
+        if not self._is_active:  # a signal that was pending at the end: without a handler, the next would be fatal
+            return
         left = self._started + self._seconds - time.thread_time()
         if left > 0:
             signal.setitimer(signal.ITIMER_PROF, max(left, _SHORTEST))

@@ -82,10 +82,11 @@ class LoopMonitor:
         busy.restart()
         await self._clock.sleep(_INTERVAL)
         late = self.lag
-        work = min(late, (self._cpu_time() - before) / SECOND)
+        used = self._cpu_time() - before
+        work = min(late, used / SECOND)
         self._observe(late, work)
         if late >= _WORTH_LOGGING:
-            _log_lag(late, work, (self._process_cpu_time() - process_before) / SECOND)
+            _log_lag(late, work, (self._process_cpu_time() - process_before - used) / SECOND)
         if work > _BUSY and busy.place:
             self._log_place(work, busy.place)
 
@@ -96,10 +97,10 @@ class LoopMonitor:
             log.info("the event loop was busy for %.0f ms without a pause, in %s", work * 1000, place)
 
 
-def _log_lag(late: float, work: float, process: float) -> None:
-    """`process` is the CPU time of all threads."""
+def _log_lag(late: float, work: float, others: float) -> None:
+    """`others` is the CPU time of all other threads."""
     text = "the event loop was late by %.1f s, of which it worked %.1f s; every request and watch waited as long"
-    if work < late / 2 <= process:
+    if work < late / 2 <= others:
         text += ". It had to wait for other threads of the process, which worked for as long"
     elif work < late / 2:
         text += ". It had to wait for a processor: compare its CPU limit, and the load of its node"

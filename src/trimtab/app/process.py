@@ -128,14 +128,15 @@ class App:
             client.dropped_events.on_report = metrics.count_dropped_event
             monitor = LoopMonitor(client.clock, metrics.observe_lag)
             unreadable = UnreadableReports(client, metrics)
-            side = await stack.enter_async_context(SideLoop())
+            pages_loop = await stack.enter_async_context(SideLoop("pages"))
+            leases_loop = await stack.enter_async_context(SideLoop("leases"))
             dependencies = Dependencies(
                 client,
                 configuration,
                 self.registry,
                 registry(),
                 self.documents,
-                lease_calls=await self._lease_calls(stack, side, metrics),
+                lease_calls=await self._lease_calls(stack, leases_loop, metrics),
                 tracing=traces,
                 lag=lambda: monitor.lag,
                 on_ignored=unreadable.report_ignored,
@@ -147,8 +148,9 @@ class App:
                     *(configuration.serving, self.components, self.registry, self.documents),
                     notes=lambda: unreadable.lines,
                     monitor=monitor,
+                    clock=client.clock,
                 )
-                await self._serve(stack, side, pages)
+                await self._serve(stack, pages_loop, pages)
             watching = self._watching_clock(client, metrics) | self._watching_configuration(dependencies)
             background = {"reports": Background(unreadable.run), "loop": Background(monitor.run)}
             await ComponentGroup({**self.components, **watching, **background}).run()
@@ -161,7 +163,7 @@ class App:
         return client
 
     async def _lease_calls(self, stack: AsyncExitStack, side: SideLoop, metrics: Metrics) -> LeaseCalls:
-        """Leases are renewed in the side loop, with connections of their own."""
+        """Leases are renewed in a loop of their own, which no request reaches, with connections of their own."""
         transport = self.connect(self._endpoint())
         stack.push_async_callback(lambda: side.run(transport.close()))
         client = Client(transport, clock=SystemClock())

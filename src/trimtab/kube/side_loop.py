@@ -1,7 +1,8 @@
 """An event loop in a thread of its own, for what must not wait until the main loop has time.
 
 A decision about ten thousand pods keeps the main loop busy for a while; a lease must be renewed meanwhile, and a probe
-answered. Python threads take turns every few milliseconds, whatever code the other one runs.
+answered. Python threads take turns every few milliseconds, whatever code the other one runs. A lease and the answers
+to probes have a loop each: whoever reaches the port for probes cannot delay a renewal.
 
 What runs here must not share anything with the main loop that is bound to a loop: it has a client of its own.
 """

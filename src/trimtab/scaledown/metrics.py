@@ -15,7 +15,7 @@ from trimtab.ranking.hedges import Unhedged
 from trimtab.ranking.plan import Plan
 from trimtab.scaledown.results.levels import LevelCheck, LevelResult
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.35, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.35, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 2.25, 3.0)
 _SKEWS = (0, 1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 

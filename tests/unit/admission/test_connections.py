@@ -22,6 +22,7 @@ from tests.unit.kube.strange_objects import deep, wide
 from trimtab.admission.connections import Connection, Connections, Limits
 from trimtab.admission.server import AdmissionServer, Hook
 from trimtab.api import admission, complexity
+from trimtab.api.admission import UnreadableObjectError
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.processes import new_event_loop
@@ -496,6 +497,35 @@ async def test_an_object_that_was_stored_too_complex(
         _, answer = await post(server, session, data)
     assert answer["response"]["allowed"] is allowed
     assert counted(server, "allowed" if is_corrected else "failed" if allowed else "denied") == 1
+
+
+@pytest.mark.parametrize("levels", [pytest.param(200, id="deep"), pytest.param(1200, id="too deep to be decoded")])
+def test_managed_fields_may_be_deep(levels: int) -> None:
+    """Nothing reads them: the object is as complete as any other."""
+    fields = b'[{"fieldsV1":%s}]' % deep(levels).encode()
+    whole = {"spec": {"replicas": 3}, "metadata": {"name": "web", "managedFields": "@", "labels": {"a": "b"}}}
+    data = body(operation="UPDATE", object=whole, oldObject=whole).replace(b'"@"', fields)
+    request = admission.read_review(data)
+    want = {"spec": {"replicas": 3}, "metadata": {"name": "web", "labels": {"a": "b"}}}
+    assert [each and each.tree() for each in (request.object, request.old_object)] == [want, want]
+
+
+@pytest.mark.parametrize("levels", [200, 1200])
+@pytest.mark.parametrize(
+    "whole",
+    [
+        pytest.param({"metadata": {"managedFields": [], "labels": "@"}}, id="labels"),
+        pytest.param({"metadata": {"managedFields": "@"}, "spec": "@"}, id="both"),
+        pytest.param({"metadata": "@"}, id="metadata"),
+        pytest.param({"managedFields": "@"}, id="a field of that name elsewhere"),
+        pytest.param({"metadata": 1, "spec": "@"}, id="no metadata"),
+    ],
+)
+def test_nothing_else_may_be_deep(levels: int, whole: Any) -> None:
+    """Nothing that is read is ever incomplete."""
+    data = body(object=whole).replace(b'"@"', deep(levels).encode())
+    with pytest.raises(UnreadableObjectError, match="nested more than 128 levels deep"):
+        admission.read_review(data)
 
 
 async def test_large_reviews_are_read_in_another_thread() -> None:

@@ -159,6 +159,18 @@ async def test_a_hook_that_fails_admits() -> None:
     assert reasons == ["RuntimeError: it is broken"]
 
 
+async def test_a_report_that_fails_admits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged."""
+
+    def on_skip(*_: Any) -> None:
+        raise RuntimeError("cannot be reported")
+
+    async with served(tmp_path, [hook(fails)], on_skip=on_skip) as (server, session):
+        status, answer = await post(server, session, body())
+    assert (status, answer["response"]["allowed"], counted(server, "failed")) == (200, True, 1)
+    assert "cannot be reported" in caplog.text
+
+
 async def test_a_hook_that_is_not_done_within_its_budget_admits() -> None:
     """The budget is the hook's."""
     (response, took), server, reasons = await decided(never)

@@ -85,11 +85,12 @@ async def test_only_a_few_large_reviews_wait(caplog: pytest.LogCaptureFixture) -
     assert (reader.reported[-1], reader.dropped) == ("later", 2)
 
 
-async def test_a_large_review_that_cannot_be_read_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """Those that wait behind it are reported."""
+@pytest.mark.parametrize("size", [pytest.param(100, id="small"), pytest.param(LARGE, id="large")])
+async def test_a_review_that_cannot_be_read_is_dropped(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Its request is admitted all the same, and those that wait behind it are reported."""
     reader = Reader()
-    reader.submit("broken", LARGE)
-    reader.submit("web", LARGE)
+    reader.submit("broken", size)
+    reader.submit("web", size)
     with caplog.at_level(logging.WARNING):
         await reader.until_ended()
     assert (reader.reported, reader.dropped, reader.reasons) == (["web"], 1, {DropReason.FAILED})

@@ -1,5 +1,7 @@
 """Objects as JSON text that a decoder may stumble over: deep, wide, huge and strange ones, of every kind.
 
+That includes a kind that only a configuration names.
+
 They are text, because Python cannot encode the deep ones either.
 """
 
@@ -11,13 +13,16 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from tests.lab.rollouts import Rollout
 from trimtab.api import complexity
 from trimtab.api.apps import ControllerRevision, Deployment
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.kube.resources import RESOURCES
+from trimtab.kube.resources import RESOURCES, Resource
 
+MODELS: tuple[type[Any], ...] = (*RESOURCES, Rollout)
+"""Every kind that a process may watch."""
 DEPTHS = (200, 1100, 9000)
 HOLE = '"@"'
 """Where the strange part goes in the text of an object."""
@@ -45,7 +50,7 @@ class Case:
 
 def tree(model: type[Any], name: str = "strange", version: str = "7") -> dict[str, Any]:
     """A valid object of a kind."""
-    namespace = {"namespace": "n"} if RESOURCES[model].namespaced else {}
+    namespace = {"namespace": "n"} if Resource.of(model).namespaced else {}
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": version, **namespace}
     return {"metadata": metadata, **({"spec": deepcopy(SPECS[model])} if model in SPECS else {})}
 
@@ -62,7 +67,7 @@ def wide(values: int) -> str:
 
 def cases() -> Iterator[Case]:
     """Every kind with everything that may be strange about it."""
-    for model in RESOURCES:
+    for model in MODELS:
         for name, text, is_readable in _strange(model):
             yield Case(f"{model.__name__}: {name}", model, text, is_readable)
     for levels in DEPTHS:
@@ -117,6 +122,7 @@ def _free_form(name: str, value: str) -> Iterator[Case]:
     for model, path in (
         (CloneSet, ("spec", "template")),
         (Deployment, ("spec", "template")),
+        (Rollout, ("spec", "template")),
         (ControllerRevision, ("data",)),
         (UnitedTopology, ("spec", "subsets", 0, "patch")),
         (ScaleDownPolicy, ("spec", "strategies", 0, "args")),

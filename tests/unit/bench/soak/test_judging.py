@@ -8,7 +8,7 @@ import pytest
 
 from bench.promise.measuring import Round
 from bench.soak import judging
-from bench.soak.judging import Failure, Histogram
+from bench.soak.judging import Failure, Histogram, Limit
 from trimtab.api.annotations import RESERVATION, SCALE_PLAN, SUBSET
 from trimtab.kube.errors import (
     ApiError,
@@ -127,35 +127,58 @@ def test_only_what_says_why_explains_a_decrease(
     assert judging.explanation(decrease(**fields), records) == said
 
 
-def lag(above_late: int, stalls: int, count: int = 10_000) -> Histogram:
-    """A histogram of lags."""
-    bounds = {judging.LATE: count - above_late, judging.STALL: count - stalls, float("inf"): count}
+LIMIT = Limit(most=2.5, usual=0.25, share=0.01, enough=5000)
+
+
+def taken(above_usual: int, above_most: int, count: int = 10_000, limit: Limit = LIMIT) -> Histogram:
+    """A histogram of so many observations."""
+    bounds = {limit.usual: count - above_usual, limit.most: count - above_most, float("inf"): count}
     return Histogram({bound: float(value) for bound, value in bounds.items()})
 
 
 @pytest.mark.parametrize(
-    ("found", "is_busy"),
+    ("found", "problem"),
     [
-        pytest.param(lag(0, 0), False, id="never late"),
-        pytest.param(lag(100, 0), False, id="late in one of a hundred"),
-        pytest.param(lag(101, 0), True, id="late more often"),
-        pytest.param(lag(1, 1), True, id="one stall"),
-        pytest.param(lag(9, 0, count=20), False, id="too young to say"),
-        pytest.param(Histogram({}), False, id="nothing measured"),
+        pytest.param(taken(0, 0), "", id="never above the usual"),
+        pytest.param(taken(100, 0), "", id="above it in one of a hundred"),
+        pytest.param(taken(101, 0), "above 0.25 s 101 times of 10000", id="more often"),
+        pytest.param(taken(1, 1), "above 2.5 s 1 times", id="once above the most"),
+        pytest.param(taken(9, 0, count=20), "", id="too young to say"),
+        pytest.param(Histogram({}), "", id="nothing measured"),
     ],
 )
-def test_a_loop_is_busy_if_it_is_often_late_or_once_stalled(found: Histogram, is_busy: bool) -> None:
-    assert bool(judging.busy_loop(found)) is is_busy
+def test_a_limit_is_for_the_longest_and_for_a_share(found: Histogram, problem: str) -> None:
+    assert LIMIT.breach(found) == problem
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "usual"),
+    [
+        pytest.param(judging.LAG_LIMIT, 2.5, 100, id="lag of an event loop"),
+        pytest.param(judging.WORK_LIMIT, 0.25, 10, id="work of an event loop"),
+        pytest.param(judging.ANSWER_LIMIT, 2.25, 100, id="an answer"),
+    ],
+)
+def test_what_the_limits_allow(limit: Limit, most: float, usual: int) -> None:
+    """Of ten thousand observations."""
+    assert limit.most == most
+    assert not limit.breach(taken(usual, 0, limit=limit))
+    assert limit.breach(taken(usual + 1, 0, limit=limit))
 
 
 def test_histograms_of_processes_add_up() -> None:
-    total = lag(1, 0) + lag(2, 1)
-    assert (total.count, total.above(judging.LATE), total.above(judging.STALL)) == (20_000, 3, 1)
+    total = taken(1, 0) + taken(2, 1)
+    assert (total.count, total.above(LIMIT.usual), total.above(LIMIT.most)) == (20_000, 3, 1)
+
+
+def test_what_no_bucket_counts_is_not_judged_by_mistake() -> None:
+    with pytest.raises(KeyError):
+        taken(1, 1).above(1.0)
 
 
 def test_a_request_over_its_budget_is_noticed() -> None:
-    assert not judging.over_budget(2200, budget=2.0)
-    assert judging.over_budget(2300, budget=2.0)
+    assert not judging.over_budget(2200)
+    assert judging.over_budget(2300)
 
 
 def samples(sizes: dict[float, float], step: float = 3.0, until: float = 3600.0) -> list[tuple[float, float]]:

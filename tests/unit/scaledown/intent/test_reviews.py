@@ -156,7 +156,7 @@ ROLLOUT: JSON = {
 
 
 def test_an_update_of_what_cannot_be_read_is_an_error() -> None:
-    """Whether the workload shrinks is unknown: the server admits it, and reports that without a decision."""
+    """Whether the workload shrinks is unknown: the server admits it without a decision."""
     with pytest.raises(InvalidError, match=r"^request\.oldObject: cannot be read"):
         scale_down_request(review(None, workload(3)))
     assert scale_down_request(review(None, workload(3), operation="CREATE")) is None
