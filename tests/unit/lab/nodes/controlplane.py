@@ -15,7 +15,6 @@ from tests.unit.kube.lab_server import LabServer
 from trimtab.api import times
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
 from trimtab.kube.transport import Request
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.nodes import shapes
@@ -144,8 +143,9 @@ class Stage:
     async def stop(self) -> None:
         """End it, as if the process had been killed."""
         if self._task is not None:
-            await cancel(self._task)
-            await self.settle()
+            while not self._task.done():
+                self._task.cancel()  # again and again: no grace period
+                await self.settle()
             self._task = None
 
     async def restart(self, shape: Shape | None = None) -> None:
