@@ -11,7 +11,6 @@ restarted process continues with what is there.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from trimtab.api.leases import Lease
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import Clock
+from trimtab.kube.components import run_together
 from trimtab.kube.events import Recorder
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
@@ -79,12 +79,8 @@ class Nodes:
         for name in self.shape.nodes:
             self._node_queue.add(name)
         try:
-            async with asyncio.TaskGroup() as group:
-                for informer in self._informers:
-                    group.create_task(informer.run())
-                for runner in self._runners:
-                    group.create_task(runner.run())
-                group.create_task(self.recorder.run())
+            stages = (self._runners, [self.recorder], self._informers)
+            await run_together(*([each.run() for each in stage] for stage in stages))
         finally:
             for queue in self._queues:
                 queue.shut_down()
