@@ -311,6 +311,20 @@ async def test_reconciles_that_take_longer_than_the_grace_period_are_cancelled(
     assert "pods: 1 reconciles were not finished within 2 s of the stop; the next start repeats them" in caplog.text
 
 
+async def test_another_cancellation_ends_the_grace_period() -> None:
+    """As a second signal to a process; nothing is left running."""
+    before = asyncio.all_tasks()
+    stage = Stage(seconds=30.0)
+    stage.queue.add("a")
+    task = asyncio.ensure_future(stage.component.run())
+    await stage.clock.advance(0.5)
+    task.cancel()
+    await stage.clock.advance(0.5)
+    assert not task.done()
+    await cancel(task)
+    assert asyncio.all_tasks() == before
+
+
 async def test_controllers_that_have_not_synced_stop_at_once(caplog: pytest.LogCaptureFixture) -> None:
     """No reconcile has started; the keys that are queued are found again by the next start."""
     stage = Stage(seconds=1.0)
