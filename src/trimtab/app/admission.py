@@ -91,16 +91,15 @@ def component(dependencies: Dependencies) -> Component:
         *pod_hooks(defaulting, topologies.subsets.hooks if topologies else (), _all(on_skip)),
     ]
     features: dict[str, Component] = {
-        "scale-downs": ComponentGroup(scale_downs.parts),
-        **({"subsets": ComponentGroup(topologies.parts)} if topologies else {}),
+        "scale-downs": scale_downs.component,
+        **({"subsets": topologies.component} if topologies else {}),
         **({"default-constraints": defaulting.owners} if defaulting else {}),
     }
-    parts: dict[str, Component] = {
-        "features": FeatureGroup(features, client.clock),
-        **({"election": candidate} if candidate else {}),
-    }
     server = _server(dependencies, hooks, _certificates(dependencies, candidate), _all(on_skip))
-    return ComponentGroup({**parts, "server": server})
+    return ComponentGroup(
+        {"server": server, **({"election": candidate} if candidate else {})},
+        {"features": FeatureGroup(features, client.clock)},
+    )
 
 
 def _checks(dependencies: Dependencies) -> Mapping[tuple[str, str], Check]:
@@ -153,16 +152,14 @@ class _ScaleDowns:
         dependencies.switch.subscribe("webhooks", self._switch)
 
     @property
-    def parts(self) -> dict[str, Component]:
-        """The components that have to run."""
-        return {
-            "view": self.view,
-            "scale-downs": self.holder,
-            "samples": Background(self._sources.run),
-            "reports": Background(self._reports.run),
-            "events": Background(self._recorder.run),
-            "event-pace": Background(self._events.run),
-        }
+    def component(self) -> ComponentGroup:
+        """What has to run."""
+        return ComponentGroup(
+            {"scale-downs": self.holder},
+            {"reports": Background(self._reports.run), "event-pace": Background(self._events.run)},
+            {"events": Background(self._recorder.run)},
+            {"view": self.view, "samples": Background(self._sources.run)},
+        )
 
     def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:
         """Report a request that the server admitted without a decision."""
@@ -213,14 +210,12 @@ class _Topologies:
         )
 
     @property
-    def parts(self) -> dict[str, Component]:
-        """The components that have to run."""
-        return {
-            "subsets": self.subsets,
-            "topologies": self.view,
-            "services": CacheGroup((self.services,)),
-            "simulation": self.simulation,
-        }
+    def component(self) -> ComponentGroup:
+        """What has to run."""
+        return ComponentGroup(
+            {"subsets": self.subsets},
+            {"topologies": self.view, "services": CacheGroup((self.services,)), "simulation": self.simulation},
+        )
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:

@@ -94,15 +94,14 @@ def _factory(dependencies: Dependencies) -> Callable[[Client, Caches[Snapshot]],
         )
         dependencies.switch.subscribe("controllers", lambda _: scale_downs.configure(now()))
         caches.on_close(lambda: dependencies.switch.unsubscribe("controllers"))
-        policies: dict[str, Component] = {
-            "view": view,
-            "samples": Background(sources.run),
-            "events": Background(recorder.run),
-            "controller": scale_downs,
-        }
+        policies = ComponentGroup(
+            {"controller": scale_downs},
+            {"events": Background(recorder.run)},
+            {"view": view, "samples": Background(sources.run)},
+        )
         return FeatureGroup(
             {
-                "scaledownpolicies": ComponentGroup(policies),
+                "scaledownpolicies": policies,
                 "unitedtopologies": topologies,
                 "clonesets": clonesets,
             },

@@ -153,7 +153,7 @@ class App:
                 await self._serve(stack, pages_loop, pages)
             watching = self._watching_clock(client, metrics) | self._watching_configuration(dependencies)
             background = {"reports": Background(unreadable.run), "loop": Background(monitor.run)}
-            await ComponentGroup({**self.components, **watching, **background}).run()
+            await ComponentGroup(self.components, {**watching, **background}).run()
 
     async def _connect(self, stack: AsyncExitStack) -> Client:
         endpoint = self._endpoint()

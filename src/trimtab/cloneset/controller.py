@@ -32,7 +32,7 @@ from trimtab.cloneset.settings import SETTINGS, Settings
 from trimtab.cloneset.view import View, owner_key
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.components import CacheGroup, Controllers, run_together
+from trimtab.kube.components import CacheGroup, run_together
 from trimtab.kube.events import NORMAL, Recorder
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key
@@ -107,7 +107,7 @@ class Controller:
 
     async def run(self) -> None:
         """Manage CloneSets while the kind is Trimtab's, until cancelled."""
-        await run_together([self._manage()], [self._definitions.run(), self._recorder.run()])
+        await run_together([self._manage()], [self._recorder.run()], [self._definitions.run()])
 
     async def _manage(self) -> None:
         await self._definitions.wait_synced()
@@ -161,7 +161,6 @@ class Service:
         view: View,
         rng: random.Random,
     ) -> None:
-        self._clock = client.clock
         self._settings = settings
         self._metrics = metrics
         self.view = view
@@ -187,8 +186,8 @@ class Service:
         self._subscribe()
 
     async def run(self) -> None:
-        """Reconcile until cancelled; reconciles in flight may then finish within the grace period."""
-        await Controllers(self._clock, (self.runner,), (self.recorder,), (self.view,)).run()
+        """Reconcile until cancelled."""
+        await run_together([self.runner.run()], [self.recorder.run()], [self.view.run()])
 
     def _count_failure(self, _: Key, error: BaseException | None) -> None:
         if error is not None:

@@ -1,4 +1,4 @@
-"""Clocks as an interface, so that time can be virtual in tests; and a timeout that works on any of them.
+"""Clocks as an interface, so that time can be virtual in tests; timeouts and grace periods that work on any of them.
 
 The time of day is for people and for timestamps in objects. It may be wrong, and it may jump. Durations, and whether
 a lease is still valid, are measured with `monotonic` only.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
+GRACE = 2.0
+"""Seconds that work may take to finish when it is stopped."""
 
 
 class Clock(Protocol):
@@ -63,6 +65,30 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
         raise TimeoutError(f"not within {seconds:g} s")
     finally:
         await cancel(task, alarm)
+
+
+async def run_with_grace(
+    clock: Clock,
+    work: Coroutine[Any, Any, None],
+    *,
+    finish: Callable[[], Coroutine[Any, Any, None]],
+    on_timeout: Callable[[], None],
+    grace: float = GRACE,
+) -> None:
+    """Run the work until it ends. If this is cancelled, the work goes on until `finish` returns; if that takes longer
+    than the grace period, `on_timeout` is called. Then the work is cancelled."""
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((working,))
+        working.result()
+    finally:
+        try:
+            if not working.done():
+                await within(clock, grace, finish())
+        except TimeoutError:
+            on_timeout()
+        finally:
+            await cancel(working)
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:

@@ -2,6 +2,15 @@
 
 A component runs until it is cancelled. One that returns is broken, and the others may depend on it, so a group then
 ends all of them.
+
+**Stopping.** A component that is cancelled finishes by itself, within a grace period of its own (`clocks`): a `Runner`
+its reconciles, a `Recorder` its events, a server its reviews. Who runs several states their order as stages, each of
+which stops when the one before has ended:
+
+    servers → reconciles → reports, paced events → events → caches
+
+So what finishes can still read and report. A process stops within the sum of the grace periods of its stages, which is
+less than the termination grace period of its pod. What is left of reports and events is logged with its number.
 """
 
 from __future__ import annotations
@@ -9,25 +18,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from trimtab.kube.caches import Caches, Mirror
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, Clock, cancel, within
+from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.errors import LeadershipLost
-from trimtab.kube.events import Recorder
 from trimtab.kube.leases import Elector
 from trimtab.kube.processes import return_free_memory
 from trimtab.kube.resources import Resource
-from trimtab.kube.runners import Runner
 
 M = TypeVar("M", bound=Mirror | None)
 
-GRACE = 2.0
-"""Seconds that reconciles in flight, and pending events, may take when controllers stop."""
 _PATIENCE = 30.0
 """Seconds for which a feature with a problem is waited for at the start: most problems do not last."""
 
@@ -126,71 +131,30 @@ class CacheGroup:
         await run_together(each.run() for each in (*self._required, *self._optional))
 
 
-async def run_together(
-    works: Iterable[Coroutine[Any, Any, None]], beside: Iterable[Coroutine[Any, Any, None]] = ()
-) -> None:
-    """Run until cancelled; the first that fails or ends, ends all. What the works need runs `beside` them until they
-    have ended."""
-    working = [asyncio.ensure_future(each) for each in works]
-    running = [asyncio.ensure_future(each) for each in beside]
+async def run_together(*stages: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run all until cancelled; the first that fails or ends, ends all. Then the stages stop one after the other, in
+    this order: what the works of one need is in a later one, and runs until they have ended. Another cancellation
+    stops those that are left at once."""
+    running = [[asyncio.ensure_future(each) for each in stage] for stage in stages]
     try:
-        done, _ = await asyncio.wait((*working, *running), return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(list(chain(*running)), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        await cancel(*working)
-        await cancel(*running)
-
-
-@dataclass(frozen=True, slots=True)
-class Controllers:
-    """Runners of reconciles, and how they stop.
-
-    Everything runs together; the first that fails or ends, ends all. When `run` is cancelled, reconciles in flight may
-    finish and pending events are written within the grace period, while the caches stay current; then the rest is
-    cancelled. The next start repeats what was cut off.
-    """
-
-    clock: Clock
-    runners: Sequence[Runner[Any]]
-    recorders: Sequence[Recorder] = ()
-    background: Sequence[Component] = ()
-    """What runs until the reconciles have ended, such as caches."""
-    grace: float = GRACE
-
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        beside = [asyncio.ensure_future(each.run()) for each in self.background]
-        beside += [asyncio.ensure_future(each.run()) for each in self.recorders]
-        working = [asyncio.ensure_future(each.run()) for each in self.runners]
         try:
-            done, _ = await asyncio.wait((*beside, *working), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            for tasks in running:
+                await cancel(*tasks)
         finally:
-            await self._stop()
-            await cancel(*working)
-            await cancel(*beside)
-
-    async def _stop(self) -> None:
-        try:
-            await within(self.clock, self.grace, self._finish())
-        except TimeoutError:
-            names = ", ".join(each.name for each in self.runners)
-            log.warning(
-                "%s: some reconciles were cancelled after %.0f s; the next start repeats them", names, self.grace
-            )
-
-    async def _finish(self) -> None:
-        await asyncio.gather(*(each.stop() for each in self.runners))
-        await asyncio.gather(*(each.flush() for each in self.recorders))
+            await cancel(*chain(*running))
 
 
 class ComponentGroup:
-    """Components that run concurrently, by name."""
+    """Components that run concurrently, by name. They stop stage by stage."""
 
-    def __init__(self, parts: Mapping[str, Component]) -> None:
-        self.parts = parts
+    def __init__(self, *stages: Mapping[str, Component]) -> None:
+        """A component may use those of later stages, which stop after it."""
+        self.parts = dict(chain.from_iterable(stage.items() for stage in stages))
+        self._stages = stages
 
     @property
     def synced(self) -> bool:
@@ -204,12 +168,7 @@ class ComponentGroup:
 
     async def run(self) -> None:
         """Run all until cancelled. If one raises or returns, the others are cancelled and the error is raised."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                for name, part in self.parts.items():
-                    group.create_task(_unending(name, part), name=name)
-        except BaseExceptionGroup as error:
-            raise error.exceptions[0] from error
+        await run_together(*([_unending(name, part) for name, part in stage.items()] for stage in self._stages))
 
 
 class FeatureGroup(ComponentGroup):

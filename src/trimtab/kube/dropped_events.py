@@ -25,6 +25,8 @@ class DropReason(StrEnum):
     """It was about one of many large requests that were admitted without a decision at the same time."""
     FAILED = "failed"
     """An error of ours."""
+    STOPPED = "stopped"
+    """It was not written in the grace period when its component stopped."""
 
 
 class DroppedEvents:

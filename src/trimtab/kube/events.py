@@ -8,6 +8,9 @@ from both: all of one reason about one object are one event, with the message of
 
 An event that cannot be written is dropped with a log line, and counted by reason (`dropped_events`). Callers never wait
 for events or fail because of them.
+
+A recorder that is cancelled first writes what is queued, for the grace period at most. Events are also written after
+leadership was lost: they report what this process did while it was the leader.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from trimtab.api.core import Event
 from trimtab.api.documents import JSON
 from trimtab.api.meta import ObjectReference
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.clocks import GRACE, SECOND, Clock, run_with_grace
 from trimtab.kube.dropped_events import DropReason
 from trimtab.kube.errors import AlreadyExists, KubeError, NotFound, ServerError, Unreachable
 from trimtab.kube.limits import TokenBucket
@@ -156,14 +159,19 @@ class Recorder:
         backlog: int = _BACKLOG,
         rng: random.Random | None = None,
         before_write: Callable[[], Awaitable[None]] | None = None,
+        writers: int = 1,
+        grace: float = GRACE,
     ) -> None:
-        """`before_write` is awaited before each event: what is more urgent goes first."""
-        self._client = client.using(retry=NO_RETRIES)
+        """`before_write` is awaited before each event: what is more urgent goes first. `writers` is how many events are
+        written at the same time, `grace` the seconds for those that are left when it stops."""
+        self._client = client.using(retry=NO_RETRIES, before_write=None)
         self._clock = client.clock
         self._component = component
         self._instance = instance
         self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
         self._before_write = before_write
+        self._writers = writers
+        self._grace = grace
         self._backlog: asyncio.Queue[PendingEvent] = asyncio.Queue(backlog)
         self._correlator = Correlator(client.clock)
         self._written: _Cache[_WrittenEvent] = _Cache(_REMEMBERED)
@@ -194,7 +202,27 @@ class Recorder:
             self.pending += 1
 
     async def run(self) -> None:
-        """Write queued events until cancelled."""
+        """Write queued events until cancelled, and then those that are left."""
+        await run_with_grace(
+            self._clock, self._write_all(), finish=self.flush, on_timeout=self._report_unwritten, grace=self._grace
+        )
+
+    async def flush(self) -> None:
+        """Wait until every queued event is written or dropped."""
+        await self._backlog.join()
+
+    def _report_unwritten(self) -> None:
+        log.warning(
+            "dropped %d events of %s: they could not be written within %g s of the stop",
+            *(self.pending, self._component, self._grace),
+        )
+        for _ in range(self.pending):
+            self._count_dropped(DropReason.STOPPED)
+
+    async def _write_all(self) -> None:
+        await asyncio.gather(*(self._write_queued() for _ in range(self._writers)))
+
+    async def _write_queued(self) -> None:
         while True:
             event = await self._backlog.get()
             try:
@@ -207,10 +235,6 @@ class Recorder:
             finally:
                 self.pending -= 1
                 self._backlog.task_done()
-
-    async def flush(self) -> None:
-        """Wait until every queued event is written or dropped."""
-        await self._backlog.join()
 
     async def _handle(self, event: PendingEvent) -> None:
         correlated = self._correlator.correlate(event)

@@ -67,7 +67,7 @@ class PacedRecorder:
         pace.severity, pace.message, pace.count = severity, message, pace.count + 1
 
     async def run(self) -> None:
-        """Write what was counted until cancelled, and then what is left."""
+        """Write what was counted until cancelled, and then what is left: the writer has to run longer."""
         try:
             await self._runner.run()
         finally:

@@ -80,6 +80,16 @@ class WorkQueue(Generic[K]):
         return len(self._queue)
 
     @property
+    def clock(self) -> Clock:
+        """The clock that delays are measured on."""
+        return self._clock
+
+    @property
+    def unfinished(self) -> int:
+        """The number of keys that are queued or being processed, without those delayed."""
+        return len(self._dirty.keys() | self._processing.keys())
+
+    @property
     def closed(self) -> bool:
         """Whether it accepts no more keys."""
         return self._closed

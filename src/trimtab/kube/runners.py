@@ -6,6 +6,9 @@
 | `Result(requeue_after=5)` | in five seconds, or earlier when something changes |
 | an exception | after a delay that grows with each failure in a row |
 | `TerminalError` | when something changes; a retry would not help |
+
+A runner that is cancelled accepts no more keys. Those that are queued may be reconciled within the grace period; what
+is left then is cancelled, and the next start repeats it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import GRACE, cancel, run_with_grace
 from trimtab.kube.errors import AlreadyExists, ApiError, Conflict
 from trimtab.kube.queues import ShutDown, WorkQueue
 
@@ -56,6 +59,7 @@ class Runner(Generic[K]):
         workers: int = 1,
         after: Sequence[Synced] = (),
         observe: Callable[[K, BaseException | None], None] | None = None,
+        grace: float = GRACE,
     ) -> None:
         self.name = name
         self.queue = queue
@@ -63,10 +67,16 @@ class Runner(Generic[K]):
         self._workers = workers
         self._after = after
         self._observe = observe
+        self._grace = grace
         self._has_started = False
 
     async def run(self) -> None:
-        """Run until the queue is shut down and empty. Cancellation also cancels the running reconciles."""
+        """Run until the queue is shut down and empty, or until cancelled and stopped."""
+        await run_with_grace(
+            self.queue.clock, self._run(), finish=self.stop, on_timeout=self._report_unfinished, grace=self._grace
+        )
+
+    async def _run(self) -> None:
         for informer in self._after:
             await informer.wait_synced()
         self._has_started = True
@@ -83,6 +93,12 @@ class Runner(Generic[K]):
         """
         if self._has_started:
             await self.queue.drain()
+
+    def _report_unfinished(self) -> None:
+        log.warning(
+            "%s: %d reconciles were not finished within %g s of the stop; the next start repeats them",
+            *(self.name, self.queue.unfinished, self._grace),
+        )
 
     async def _work(self) -> None:
         while True:

@@ -25,7 +25,6 @@ from trimtab.api.annotations import Reason
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client, PatchKind
-from trimtab.kube.clocks import within
 from trimtab.kube.components import run_together
 from trimtab.kube.errors import Conflict, KubeError, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
@@ -37,6 +36,8 @@ _WRITERS = 2
 _BOUND_WRITERS = 8
 """Tasks that write events of bound pods: after a burst there are many at once."""
 _BACKLOG = 20_000
+_GRACE = 5.0
+"""Seconds that writing the last events may take."""
 _LONGEST_NOTE = 1024
 """The most bytes that an API server accepts as the text of an event."""
 _ELLIPSIS = " ..."
@@ -54,7 +55,7 @@ class Reporter:
         self._client = writer
         self._clock = client.clock
 
-        def recorders(before_write: Callable[[], Awaitable[None]] | None) -> Mapping[str, Recorder]:
+        def recorders(writers: int, before_write: Callable[[], Awaitable[None]] | None) -> Mapping[str, Recorder]:
             return {
                 name: Recorder(
                     client,
@@ -62,12 +63,14 @@ class Reporter:
                     instance=f"{name}-{instance}" if instance else name,
                     backlog=_BACKLOG,
                     before_write=before_write,
+                    writers=writers,
+                    grace=_GRACE,
                 )
                 for name in profiles
             }
 
-        self._of_bound = recorders(bursts.wait)
-        self._of_others = recorders(None)
+        self._of_bound = recorders(_BOUND_WRITERS, bursts.wait)
+        self._of_others = recorders(_WRITERS, None)
         self._conditions: dict[str, tuple[Pod, JSON]] = {}
         self._has_conditions = asyncio.Event()
 
@@ -89,22 +92,9 @@ class Reporter:
             self._has_conditions.set()
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled."""
-        others = (self._write, *(recorder.run for recorder in self._of_others.values()))
-        bound = (recorder.run for recorder in self._of_bound.values())
-        writers = (*(_WRITERS * others), *(_BOUND_WRITERS * tuple(bound)))
-        await run_together(write() for write in writers)
-
-    async def flush(self, seconds: float) -> None:
-        """Wait until the recorded events are written, at most that long."""
-        try:
-            await within(self._clock, seconds, self._flush())
-        except TimeoutError:
-            log.warning("%d events of pods are not written yet; they are lost if the process ends now", self.pending)
-
-    async def _flush(self) -> None:
-        for recorder in self._recorders:
-            await recorder.flush()
+        """Write what was recorded until cancelled, and then the events that are left."""
+        conditions = (self._write() for _ in range(_WRITERS))
+        await run_together((recorder.run() for recorder in self._recorders), conditions)
 
     @property
     def pending(self) -> int:

@@ -14,6 +14,7 @@ for spreading and affinity.
 
 **Shutdown.** When `run` is cancelled, no more pods are taken; bindings in flight may finish within a grace period, and
 are cancelled then. A cancelled binding may still have reached the API server: the next process observes the result.
+Events are written after the lease was released: they must not delay the next leader.
 """
 
 from __future__ import annotations
@@ -54,8 +55,6 @@ T = TypeVar("T", bound=Object)
 
 GRACE = 5.0
 """Seconds that bindings in flight may take when the service stops."""
-_EVENT_GRACE = 5.0
-"""Seconds that writing the last events may take."""
 _UNCONFIRMED = 30 * SECOND
 """How long the watch may take to show a binding that the API server has confirmed."""
 _CHECK_PERIOD = 10.0
@@ -144,10 +143,7 @@ class Service:
     async def _serve(self) -> None:
         for informer in self.informers:
             await (informer.wait_known() if _is_optional(informer) else informer.wait_synced())
-        try:
-            await (self._lead() if self.elector is None else self.elector.run(self._lead))
-        finally:  # after the lease was released: events must not delay the next leader
-            await self.reporter.flush(_EVENT_GRACE)
+        await (self._lead() if self.elector is None else self.elector.run(self._lead))
 
     async def _lead(self) -> None:
         log.info("scheduling pods of the profiles %s", ", ".join(self.configuration.profiles))

@@ -19,7 +19,7 @@ from typing import Any
 from trimtab.api.leases import Lease
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import Clock
-from trimtab.kube.components import CacheGroup, Controllers
+from trimtab.kube.components import run_together
 from trimtab.kube.events import Recorder
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
@@ -78,8 +78,8 @@ class Nodes:
         """Simulate until cancelled."""
         for name in self.shape.nodes:
             self._node_queue.add(name)
-        caches = CacheGroup(self._informers)
-        await Controllers(self._clock, self._runners, (self.recorder,), (caches,)).run()
+        stages = (self._runners, [self.recorder], self._informers)
+        await run_together(*([each.run() for each in stage] for stage in stages))
 
     def _create_runners(self, rng: random.Random) -> list[Runner[Any]]:
         workers = self.settings.node_workers

@@ -20,7 +20,7 @@ from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.api.policy import PodDisruptionBudget
 from trimtab.kube.client import Client
-from trimtab.kube.components import CacheGroup, Controllers
+from trimtab.kube.components import CacheGroup, run_together
 from trimtab.kube.events import Recorder
 from trimtab.kube.informers import Informer
 from trimtab.kube.runners import Runner
@@ -70,8 +70,9 @@ class Workloads:
 
     async def run(self) -> None:
         """Run the controllers until cancelled."""
-        caches = CacheGroup(self.informers)
-        await Controllers(self._client.clock, self.runners, self.recorders, (caches,)).run()
+        await run_together(
+            *([each.run() for each in stage] for stage in (self.runners, self.recorders, self.informers))
+        )
 
     # The controllers.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.kube.fakes import FakeServer, failure
+from tests.unit.kube.fakes import FakeServer, failure, pod_tree
 from trimtab.api.annotations import Reason
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.meta import ObjectMeta
@@ -22,12 +22,12 @@ from trimtab.api.pods import Pod
 from trimtab.kube import components
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import GRACE, cancel
 from trimtab.kube.components import (
+    Background,
     CacheGroup,
     Candidate,
     ComponentGroup,
-    Controllers,
     FeatureGroup,
     LeaderElectedComponent,
     notes_of,
@@ -36,6 +36,7 @@ from trimtab.kube.errors import LeadershipLost
 from trimtab.kube.events import Recorder
 from trimtab.kube.leases import Elector
 from trimtab.kube.queues import WorkQueue
+from trimtab.kube.resources import object_key
 from trimtab.kube.runners import Result, Runner
 from trimtab.testing.clocks import VirtualClock
 
@@ -216,7 +217,7 @@ async def test_each_feature_is_ready_by_itself(
 
 @dataclass
 class Stage:
-    """Controllers over one informer, with an event to write at the end."""
+    """A controller over one informer, with an event to write at the end."""
 
     seconds: float
     """How long a reconcile takes."""
@@ -230,7 +231,13 @@ class Stage:
         self.queue: WorkQueue[str] = WorkQueue(self.clock)
         self.runner = Runner("pods", self._reconcile, self.queue, after=(self.pods,))
         self.recorder = Recorder(client, component="trimtab-test", rng=random.Random(1))
-        self.controllers = Controllers(self.clock, (self.runner,), (self.recorder,), (CacheGroup((self.pods,)),))
+        self.component = ComponentGroup(
+            {"controller": Background(self.runner.run)},
+            {"events": Background(self.recorder.run)},
+            {"caches": CacheGroup((self.pods,))},
+        )
+        self.dropped: list[tuple[str, str]] = []
+        client.dropped_events.on_report = lambda component, reason: self.dropped.append((component, reason.value))
 
     async def _reconcile(self, key: str) -> Result:
         await self.clock.sleep(self.seconds)
@@ -239,11 +246,11 @@ class Stage:
         return Result()
 
     async def stop_after(self, seconds: float) -> None:
-        """Run the controllers for so long, and stop them."""
-        task = asyncio.ensure_future(self.controllers.run())
+        """Run the controller for so long, and stop it."""
+        task = asyncio.ensure_future(self.component.run())
         await self.clock.advance(seconds)
         stopping = asyncio.ensure_future(cancel(task))
-        await self.clock.advance(10)
+        await self.clock.advance(2 * GRACE)
         await stopping
 
     @property
@@ -260,6 +267,39 @@ async def test_reconciles_in_flight_finish_and_events_are_written_when_controlle
     assert (stage.finished, stage.events) == (["a"], 1)
 
 
+async def test_caches_are_current_until_the_last_reconcile_has_finished() -> None:
+    """It may wait for what it has written."""
+    stage = Stage(seconds=1.0)
+    stage.queue.add("a")
+    task = asyncio.ensure_future(stage.component.run())
+    await stage.clock.advance(0.5)
+    stopping = asyncio.ensure_future(cancel(task))
+    await stage.clock.advance(0.1)
+    stage.server.put("/api/v1", "pods", pod_tree("late"))
+    await stage.clock.advance(0.1)
+    assert not task.done()
+    assert stage.pods.get(object_key("default", "late")) is not None
+    await stage.clock.advance(GRACE)
+    await stopping
+
+
+async def test_a_process_ends_although_the_api_server_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """Events that are not written within the grace period are logged with their number, and counted."""
+    stage = Stage(seconds=0.0)
+    task = asyncio.ensure_future(stage.component.run())
+    await stage.clock.advance(1)
+    stage.server.bad.latency = 60.0
+    for key in "abc":
+        stage.queue.add(key)
+    stopping = asyncio.ensure_future(cancel(task))
+    await stage.clock.advance(GRACE / 2)
+    assert (task.done(), stage.finished) == (False, ["a", "b", "c"])
+    await stage.clock.advance(GRACE)
+    await stopping
+    assert "dropped 3 events of trimtab-test: they could not be written within 2 s of the stop" in caplog.text
+    assert stage.dropped == [("trimtab-test", "stopped")] * 3
+
+
 async def test_reconciles_that_take_longer_than_the_grace_period_are_cancelled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -268,7 +308,21 @@ async def test_reconciles_that_take_longer_than_the_grace_period_are_cancelled(
     stage.queue.add("a")
     await stage.stop_after(0.5)
     assert stage.finished == []
-    assert "pods: some reconciles were cancelled after 2 s; the next start repeats them" in caplog.text
+    assert "pods: 1 reconciles were not finished within 2 s of the stop; the next start repeats them" in caplog.text
+
+
+async def test_another_cancellation_ends_the_grace_period() -> None:
+    """As a second signal to a process; nothing is left running."""
+    before = asyncio.all_tasks()
+    stage = Stage(seconds=30.0)
+    stage.queue.add("a")
+    task = asyncio.ensure_future(stage.component.run())
+    await stage.clock.advance(0.5)
+    task.cancel()
+    await stage.clock.advance(0.5)
+    assert not task.done()
+    await cancel(task)
+    assert asyncio.all_tasks() == before
 
 
 async def test_controllers_that_have_not_synced_stop_at_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -276,11 +330,11 @@ async def test_controllers_that_have_not_synced_stop_at_once(caplog: pytest.LogC
     stage = Stage(seconds=1.0)
     stage.server.intercept = lambda _: failure(503, "ServiceUnavailable")
     stage.queue.add("a")
-    task = asyncio.ensure_future(stage.controllers.run())
+    task = asyncio.ensure_future(stage.component.run())
     await stage.clock.advance(1)
     await cancel(task)
     assert stage.finished == []
-    assert "some reconciles" not in caplog.text
+    assert "not finished" not in caplog.text
 
 
 async def test_a_group_of_caches_does_without_optional_kinds_that_are_not_installed() -> None:
@@ -300,7 +354,7 @@ async def test_a_group_of_caches_does_without_optional_kinds_that_are_not_instal
 
 
 async def test_what_runs_beside_work_ends_after_it() -> None:
-    """Work in progress needs it to finish: caches, certificates, events."""
+    """Work in progress needs it to finish: events, certificates, caches."""
     ended: list[str] = []
 
     async def run(name: str) -> None:
@@ -310,11 +364,13 @@ async def test_what_runs_beside_work_ends_after_it() -> None:
             await asyncio.sleep(0)
             ended.append(name)
 
-    task = asyncio.ensure_future(components.run_together([run("work"), run("more work")], [run("beside")]))
+    task = asyncio.ensure_future(
+        components.run_together([run("work"), run("more work")], [run("events")], [run("caches")])
+    )
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await cancel(task)
-    assert ended == ["work", "more work", "beside"]
+    assert ended == ["work", "more work", "events", "caches"]
 
 
 async def test_work_ends_when_what_runs_beside_it_ends() -> None:

@@ -16,7 +16,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.workloads import WorkloadKind, workload_type
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.errors import Unreachable
+from trimtab.kube.errors import LeadershipLost, Unreachable
 from trimtab.kube.events import NORMAL, WARNING, Recorder, reference_to
 from trimtab.testing.clocks import VirtualClock
 
@@ -29,7 +29,7 @@ class Scene:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
-        client = Client(self.server, clock=self.clock, rng=random.Random(1))
+        self.client = client = Client(self.server, clock=self.clock, rng=random.Random(1))
         self.dropped: list[tuple[str, str]] = []
         client.dropped_events.on_report = lambda component, reason: self.dropped.append((component, reason.value))
         self.recorder = Recorder(client, component="trimtab", instance="trimtab-0", rng=random.Random(1))
@@ -255,3 +255,33 @@ def test_a_reference_points_at_its_object() -> None:
     rollout = workload_type(WorkloadKind(group="argoproj.io", version="v1alpha1", kind="Rollout", plural="rollouts"))
     found = reference_to(rollout(metadata=POD.metadata))
     assert (found.api_version, found.kind) == ("argoproj.io/v1alpha1", "Rollout"), "a kind of the configuration"
+
+
+async def test_a_recorder_that_stops_writes_what_is_queued() -> None:
+    """Its last events are often the ones that explain the stop."""
+    scene = Scene()
+    await scene.clock.advance(0)
+    for name in ("one", "two"):
+        scene.recorder.record(POD, NORMAL, name, "queued")
+    await scene.end()
+    assert [event["reason"] for event in scene.events] == ["one", "two"]
+    assert scene.recorder.pending == 0
+
+
+async def test_events_are_written_after_leadership_was_lost() -> None:
+    """And nothing else is: they report what this process did while it was the leader."""
+
+    def check() -> None:
+        raise LeadershipLost("taken")
+
+    scene = Scene()
+    leading = scene.client.using(before_write=check)
+    recorder = Recorder(leading, component="trimtab")
+    task = asyncio.ensure_future(recorder.run())
+    await scene.clock.advance(0)
+    recorder.record(POD, NORMAL, "Kept", "kept 7/7/6")
+    await cancel(task)
+    assert [event["reason"] for event in scene.events] == ["Kept"]
+    with pytest.raises(LeadershipLost):
+        await leading.patch(Pod, "web", {"metadata": {"annotations": {"a": "b"}}}, namespace="prod")
+    await scene.end()

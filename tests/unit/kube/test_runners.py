@@ -115,15 +115,17 @@ async def test_stopping_lets_running_reconciles_finish() -> None:
     assert finished == ["a", "b", "c"]
 
 
-async def test_cancelling_cancels_running_reconciles() -> None:
-    """As when leadership is lost."""
+async def test_reconciles_may_finish_within_the_grace_period(caplog: pytest.LogCaptureFixture) -> None:
+    """Then they are cancelled, as when leadership is lost."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
     ended: list[str] = []
+    finished: list[str] = []
 
     async def reconcile(key: str) -> Result:
         try:
-            await clock.sleep(100)
+            await clock.sleep(2 if key == "a" else 100)
+            finished.append(key)
         finally:
             ended.append(key)
         return Result()
@@ -132,8 +134,12 @@ async def test_cancelling_cancels_running_reconciles() -> None:
     queue.add("a")
     queue.add("b")
     await clock.advance(1)
-    await cancel(running)
-    assert sorted(ended) == ["a", "b"]
+    running.cancel()
+    await clock.advance(1.5)
+    assert (finished, running.done()) == (["a"], False)
+    await clock.advance(0.5)
+    assert (ended, finished, running.done()) == (["a", "b"], ["a"], True)
+    assert "test: 1 reconciles were not finished within 2 s of the stop; the next start repeats them" in caplog.text
 
 
 async def test_nothing_is_reconciled_before_the_caches_have_synced() -> None:

@@ -20,7 +20,7 @@ from trimtab.kube.clocks import SECOND, cancel
 from trimtab.scheduler.bursts import QUIET, Bursts
 from trimtab.scheduler.reports import Reporter
 from trimtab.testing.builders import pod
-from trimtab.testing.clocks import START, VirtualClock
+from trimtab.testing.clocks import VirtualClock
 
 MESSAGE = "0/12 nodes are available: 12 Insufficient cpu."
 
@@ -191,19 +191,20 @@ async def test_a_long_message_is_shortened_only_in_the_event(stage: Stage) -> No
     assert condition["message"] == sentence
 
 
-async def test_flush_waits_for_events(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """For a moment, but nothing waits for them for ever."""
-    caplog.set_level("INFO")
-    stage.server.bad.latency = 0.1
+@pytest.mark.parametrize(("latency", "written"), [(0.1, 1), (100.0, 0)], ids=["it answers", "it does not answer"])
+async def test_events_are_written_for_five_seconds_after_the_stop(
+    latency: float, written: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing waits for them for ever."""
+    stage = Stage()
+    task = asyncio.ensure_future(stage.reporter.run())
+    await stage.settle()
+    stage.server.bad.latency = latency
     stage.reporter.report_scheduled(stage.pod, "a")
-    ending = asyncio.ensure_future(stage.reporter.flush(1.0))
-    await stage.clock.advance(0.5)
-    assert ending.done()
-    assert len(stage.server.events()) == 1
-    stage.server.bad.latency = 100.0
-    stage.reporter.report_scheduled(stage.pod, "b")
-    ending = asyncio.ensure_future(stage.reporter.flush(1.0))
-    await stage.clock.advance(2)
-    assert ending.done()
-    assert "events of pods are not written yet; they are lost if the process ends now" in caplog.text
-    assert stage.clock.now() > START
+    stopping = asyncio.ensure_future(cancel(task))
+    await stage.clock.advance(4.9)
+    await stage.settle()
+    assert (task.done(), len(stage.server.events())) == (bool(written), written)
+    await stage.clock.advance(0.1)
+    await stopping
+    assert ("dropped 1 events of trimtab" in caplog.text) is not bool(written)

@@ -58,8 +58,12 @@ class PlanReports:
             self.queue.add(key)
 
     async def run(self) -> None:
-        """Write reports until cancelled."""
-        await self.runner.run()
+        """Write reports until cancelled, and then those that are left."""
+        try:
+            await self.runner.run()
+        finally:
+            if left := len(self._last) + sum(map(len, self._ended.values())):
+                log.warning("%d reports of scale-downs could not be written to the statuses of their policies", left)
 
     async def reconcile(self, key: Key) -> Result:
         """Write what is to be reported about a policy, if the policy still exists."""

@@ -4,8 +4,8 @@
 
 Needs to list and watch what the view shows; to patch `pods` and `scaledownpolicies/status`; to create, patch and delete
 `podgroupcosts`; to create and patch `events`; and, for `Idle`, to list `pods.metrics.k8s.io`.
-Runs in one process at a time: the leader. The view and the sources are run by their owner, because requests to scale
-down are held in every process.
+Runs in one process at a time: the leader. The view, the sources and the recorder are run by their owner, and stop after
+the controller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicyStatus
 from trimtab.api.workloads import ReplicaSetOwner
 from trimtab.kube.client import Client
-from trimtab.kube.components import Controllers
+from trimtab.kube.components import run_together
 from trimtab.kube.errors import NotFound
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, split
@@ -132,7 +132,7 @@ class ScaleDownPolicies:
     async def run(self) -> None:
         """Work until cancelled."""
         try:
-            await Controllers(self._clock, (self.continuous.runner, self.runner, self.plans.runner)).run()
+            await run_together([self.continuous.runner.run(), self.runner.run()], [self.plans.run()])
         finally:
             self._counts.clear()  # the next leader reports them
             self._rivals.forget()

@@ -100,7 +100,7 @@ class SubsetHooks:
     async def run(self) -> None:
         """Keep the caches current, and write events, until cancelled."""
         try:
-            await run_together((self.topologies.run(), self._recorder.run()))
+            await run_together([self._recorder.run()], [self.topologies.run()])
         finally:
             await self._deletions.close()
             await self.batcher.close()

@@ -22,7 +22,7 @@ from trimtab.api.workloads import DEPLOYMENTS, ReplicaSetOwners
 from trimtab.kube.caches import Caches
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.components import Controllers
+from trimtab.kube.components import run_together
 from trimtab.kube.errors import NotFound
 from trimtab.kube.events import Recorder
 from trimtab.kube.queues import WorkQueue
@@ -127,7 +127,7 @@ class Controller:
     async def run(self) -> None:
         """Reconcile until cancelled."""
         runners = (self.runner, self._labeller.runner)
-        await Controllers(self._clock, runners, (self._recorder,), (self.view,)).run()
+        await run_together((each.run() for each in runners), [self._recorder.run()], [self.view.run()])
 
     # Reconcile.
 

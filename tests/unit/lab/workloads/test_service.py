@@ -6,6 +6,7 @@ import asyncio
 
 from tests.unit.lab.workloads.objects import deployment_tree
 from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.kube.clocks import GRACE, cancel
 from trimtab.kube.transport import Request
 from trimtab_lab.testing import InMemoryLab
 
@@ -44,7 +45,7 @@ async def test_what_is_under_way_is_finished() -> None:
 
 
 async def test_what_hangs_is_cut_off() -> None:
-    """The API server does not answer any more: the shutdown ends after the grace period."""
+    """The API server does not answer any more: the shutdown ends after the grace periods, of reconciles and events."""
     lab = InMemoryLab()
     await lab.start()
 
@@ -55,9 +56,9 @@ async def test_what_hangs_is_cut_off() -> None:
     lab.wire.after = strike
     await lab.user.create(Deployment, deployment_tree("web", 3), namespace="default")
     await lab.settle()
-    lab.task.cancel()
-    await lab.clock.advance(2.5)
-    assert lab.task.done()
+    stopping = asyncio.ensure_future(cancel(lab.task))
+    await lab.clock.advance(2 * GRACE)
+    await stopping
     await lab.close()
 
 

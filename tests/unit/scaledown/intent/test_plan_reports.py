@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, ScaleDownPolicyStatus
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import GRACE, cancel
 from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result
 from trimtab.kube.transport import Request, Response
@@ -235,3 +236,29 @@ async def test_a_policy_is_reported_on_again_only_after_a_conflict() -> None:
     (stage.cached,) = stage.server.objects("scaledownpolicies")
     assert await stage.reports.reconcile(key) == Result()
     assert (stage.patches, stage.status["counts"]["total"]) == (3, 1)
+
+
+async def test_reports_that_are_queued_are_written_when_they_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """Such as the plan of a request that was answered a moment before."""
+    stage = Stage()
+    running = asyncio.create_task(stage.reports.run())
+    await stage.clock.advance(1)
+    stage.reports.record(stage.delivered())
+    await cancel(running)
+    assert stage.status["lastPlan"]["to"] == 5
+    assert "could not be written" not in caplog.text
+
+
+async def test_reports_that_cannot_be_written_are_logged_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
+    """So their absence from the status is explained."""
+    stage = Stage()
+    running = asyncio.create_task(stage.reports.run())
+    await stage.clock.advance(1)
+    stage.server.bad.latency = 60.0
+    stage.reports.record(stage.delivered())
+    for number in (1, 2):
+        stage.reports.record_end(ended(number, policy_uid=stage.uid))
+    running.cancel()
+    await stage.clock.advance(GRACE)
+    assert running.done()
+    assert "3 reports of scale-downs could not be written to the statuses of their policies" in caplog.text
