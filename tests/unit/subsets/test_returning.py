@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 import msgspec
 import pytest
@@ -373,10 +374,14 @@ def test_targets_and_their_pods_are_those_of_the_slow_twin(sizes: list[tuple[int
     for name, movable in want:
         since = tuple(SubsetReturn(name=each, since=at(-100)) for each, _ in want)
         due = with_status(of, msgspec.structs.replace(of.status, returns=since))
-        found, _ = step(due, members, lambda index, only=name: f"s{index}" == only, NOON)
+        found, _ = step(due, members, partial(_is, name), NOON)
         assert found.target == name
         assert names(found) == movable[: len(found.moves)]
         assert len(found.moves) == min(len(movable), _capacity_of(due, name))
+
+
+def _is(name: str, index: int) -> bool:
+    return f"s{index}" == name
 
 
 def _capacity_of(of: UnitedTopology, name: str) -> int:
