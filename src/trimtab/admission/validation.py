@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from trimtab.admission.patch_trials import patch_problems
+from trimtab.admission.findings import Findings
+from trimtab.admission.patch_trials import try_patches
 from trimtab.admission.server import Hook, admitted
 from trimtab.api import cloneset, codec, unitedtopology
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, StatusCause, StatusDetails
@@ -31,7 +32,7 @@ from trimtab.ranking.strategies import STRATEGIES, Factory
 BUDGET = 2.0
 PATH = "/validate"
 
-Check = Callable[[Document, AdmissionRequest, Client], Awaitable[Sequence[InvalidError]]]
+Check = Callable[[Document, AdmissionRequest, Client], Awaitable[Findings]]
 """Finds what is wrong with an object; objects that it refers to are read with the client."""
 
 
@@ -41,10 +42,10 @@ async def _united_topology(
     document: Document,
     request: AdmissionRequest,
     client: Client,
-) -> Sequence[InvalidError]:
+) -> Findings:
     topology, problems = await read_beside(len(document.text), _read_topology, allowed_fields, owners, document)
     if problems:
-        return problems
+        return Findings(problems)
     others = await client.list(UnitedTopology, namespace=request.namespace)
     taken = [
         InvalidError(
@@ -56,8 +57,8 @@ async def _united_topology(
         if other.metadata.name != request.name and other.spec.target_ref == topology.spec.target_ref
     ]
     if taken:
-        return taken
-    return await patch_problems(
+        return Findings(taken)
+    return await try_patches(
         topology, client, namespace=request.namespace, allowed_fields=allowed_fields, owners=owners
     )
 
@@ -69,10 +70,10 @@ def _read_topology(
     return topology, list(unitedtopology.problems(topology, allowed_fields=allowed_fields, owners=owners))
 
 
-async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -> Sequence[InvalidError]:
+async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -> Findings:
     old = request.old_object
     size = len(document.text) + (len(old.text) if old is not None else 0)
-    return await read_beside(size, _clone_set_problems, document, old)
+    return Findings(await read_beside(size, _clone_set_problems, document, old))
 
 
 def _clone_set_problems(document: Document, old: Document | None) -> list[InvalidError]:
@@ -90,8 +91,8 @@ async def _scale_down_policy(
     document: Document,
     _request: AdmissionRequest,
     _client: Client,
-) -> Sequence[InvalidError]:
-    return await read_beside(len(document.text), _policy_problems, strategies, owners, document)
+) -> Findings:
+    return Findings(await read_beside(len(document.text), _policy_problems, strategies, owners, document))
 
 
 def _policy_problems(
@@ -136,10 +137,10 @@ class Validation:
         if await read_beside(size, _same_spec, request.object, request.old_object):
             return admitted(request)
         try:
-            problems = await check(request.object, request, self._client)
+            found = await check(request.object, request, self._client)
         except InvalidError as error:
-            problems = [error]
-        return _refused(request, problems) if problems else admitted(request)
+            found = Findings([error])
+        return _refused(request, found.problems) if found.problems else admitted(request, *found.warnings)
 
 
 def _same_spec(new: Document, old: Document | None) -> bool:

@@ -41,17 +41,18 @@ reservations, and so does a UnitedTopology that is deleted and created again: ev
 | `levels`        | Guaranteed, BestEffort, Redundant                                                                |
 | `rescheduling`  | Adaptive: pods that cannot be scheduled, subsets that were found full                            |
 | `returning`     | Adaptive: pods that return to an earlier subset which has room again                             |
+| `questions`     | decisions that ask whether a node can take a pod, and let their caller pause                     |
 
 **Callers**
 
 | event                              | calls                                                                         |
 |------------------------------------|-------------------------------------------------------------------------------|
-| a pod is created (webhook)         | `allocation.allocate`, then `shaping.shape` for the chosen subset             |
+| a pod is created (webhook)         | `allocation.decide`, then `shaping.shape` for the chosen subset               |
 | a pod is deleted (webhook)         | `allocation.announce`, and `revert_deletions` if it still exists              |
 | the controller counts              | `members.member_of` for each pod, `recount.recount`; on `Stale` it requeues   |
 | … and ranks                        | `levels.pod_levels`; with the target size, to prepare a scale-down            |
 | … and reschedules (Adaptive)       | `rescheduling.unschedulable_since`, `reschedule`; written before the deletion |
-| … and returns pods (Adaptive)      | `returning.plan_returns`; written before the eviction                         |
+| … and returns pods (Adaptive)      | `returning.decide_returns`; written before the eviction                       |
 | every writer                       | `statuses.patch`: conditional on the version that was read                    |
 
 For the keys in `Recount.overdue` the caller does an uncached read, after the status was read, and passes the result as

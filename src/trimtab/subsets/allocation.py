@@ -23,7 +23,8 @@ unless that leaves none: a pod that waits in a subset with free capacity is bett
 Simulations take time, and hundreds of pods may come at once. If one pod of a revision found no node, later pods of the
 revision are not simulated, unless pods that were placed in the meantime can make a node fit
 (`PodCreation.is_affected_by_peers`: spread constraints or pod affinity). When the caller's time is used up
-(`is_out_of_time`), the last result for that revision is used, and without one the pod takes the subset.
+(`is_out_of_time`), the last result for that revision is used, and without one the pod takes the subset. `decide` asks
+for each simulation, so that its caller can let other tasks run in between.
 
 **No more than wanted.** A pod whose owner wants no more pods (see `demand`) gets no reservation, and neither does one
 for which the status has no space (`statuses.MOST_ENTRIES`, `statuses.MOST_ROWS`).
@@ -37,6 +38,7 @@ from datetime import datetime
 
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets.demand import Demand, Owner, OwnerRows
+from trimtab.subsets.questions import Questions, answer_all
 from trimtab.subsets.recount import CREATION_LIMIT
 from trimtab.subsets.statuses import MOST_ENTRIES, Row, Table, announced_key
 
@@ -103,6 +105,18 @@ class Allocation:
     """How many pods took a subset because there was no time to simulate them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The question whether a pod would find a node as one of the subsets shapes it."""
+
+    creation: PodCreation
+    subset: int
+
+    def simulate(self) -> bool:
+        """The answer."""
+        return self.creation.fits(self.subset)
+
+
 def allocate(
     topology: UnitedTopology,
     creations: Sequence[PodCreation],
@@ -113,10 +127,36 @@ def allocate(
     demands: Mapping[str, Demand] | None = None,
     is_out_of_time: Callable[[], bool] = never_out_of_time,
 ) -> Allocation:
+    """Reserve capacity for these pods at once; see `decide`."""
+    questions = decide(
+        topology,
+        creations,
+        now=now,
+        confirmed=confirmed,
+        replicas=replicas,
+        demands=demands,
+        is_out_of_time=is_out_of_time,
+    )
+    return answer_all(questions, Fit.simulate)
+
+
+def decide(
+    topology: UnitedTopology,
+    creations: Sequence[PodCreation],
+    *,
+    now: datetime,
+    confirmed: Collection[str] = (),
+    replicas: int | None = None,
+    demands: Mapping[str, Demand] | None = None,
+    is_out_of_time: Callable[[], bool] = never_out_of_time,
+) -> Questions[Fit, Allocation]:
     """Reserve capacity for these pods, in their order. `replicas` is the workload's size, if it was just read;
     `demands` are those of the pods' owners by UID, where they are known better than by `PodCreation.owner`."""
     chooser = _SubsetChooser(topology, now, frozenset(confirmed), replicas, is_out_of_time, demands or {})
-    choices = {creation.reservation: chooser.reserve(creation) for creation in creations}
+    choices: dict[str, int | None] = {}
+    for creation in creations:
+        yield None
+        choices[creation.reservation] = yield from chooser.reserve(creation)
     return Allocation(
         chooser.table.frozen(), choices, chooser.uncertainty, frozenset(chooser.unwanted), chooser.unsimulated
     )
@@ -144,31 +184,35 @@ def announce(topology: UnitedTopology, deletions: Iterable[PodDeletion], *, now:
     both pods hold their capacity until the next recount.
     """
     table = Table(topology)
+    rows = {(revision, row.name): row for revision, row in table.all()}
+    entries = table.entries
     for pod in deletions:
-        row = table.row(pod.revision, pod.subset)
+        row = rows.get((pod.revision, pod.subset))
         if row is not None and pod.name not in row.deleting:
-            if table.entries < MOST_ENTRIES:
+            if entries < MOST_ENTRIES:
                 _announce(row, pod, now)
+                entries += 1
         elif row is not None and pod.reservation in row.creating:
             del row.deleting[pod.name]
+            entries -= 1
     return table.frozen()
 
 
 def revert_deletions(topology: UnitedTopology, names: Collection[str]) -> UnitedTopologyStatus:
     """Remove the entries of pods whose announced deletion did not happen."""
-    table = Table(topology)
+    table, removed = Table(topology), frozenset(names)
     for _, row in table.all():
-        for name in names:
-            row.deleting.pop(name, None)
+        for name in removed.intersection(row.deleting):
+            del row.deleting[name]
     return table.frozen()
 
 
 def withdraw(topology: UnitedTopology, reservations: Collection[str]) -> UnitedTopologyStatus:
     """Remove reservations of pods that were admitted without them."""
-    table = Table(topology)
+    table, removed = Table(topology), frozenset(reservations)
     for _, row in table.all():
-        for reservation in reservations:
-            row.creating.pop(reservation, None)
+        for reservation in removed.intersection(row.creating):
+            del row.creating[reservation]
     return table.frozen()
 
 
@@ -231,7 +275,7 @@ class _SubsetChooser:
         self._adaptive = topology.spec.schedule_strategy.type == "Adaptive"
         self._full = {each.name for each in topology.status.shortages if each.until > now}
 
-    def reserve(self, creation: PodCreation) -> int | None:
+    def reserve(self, creation: PodCreation) -> Questions[Fit, int | None]:
         """Reserve capacity, or find the reservation of an earlier attempt whose response was lost."""
         if not self.table.has_space_for(creation.revision):
             self.unwanted.add(creation.reservation)
@@ -244,7 +288,7 @@ class _SubsetChooser:
         if self._entries >= MOST_ENTRIES or (owner is not None and not self._is_wanted(creation, owner)):
             self.unwanted.add(creation.reservation)
             return None
-        choice = self._choose(rows, creation)
+        choice = yield from self._choose(rows, creation)
         if choice is not None:
             rows[choice].creating[creation.reservation] = self._now
             rows[choice].reschedule = max(0, rows[choice].reschedule - 1)
@@ -275,14 +319,18 @@ class _SubsetChooser:
         _merge(self.uncertainty.deleting, owner.unconfirmed())
         return False
 
-    def _choose(self, rows: Sequence[Row], creation: PodCreation) -> int | None:
+    def _choose(self, rows: Sequence[Row], creation: PodCreation) -> Questions[Fit, int | None]:
         if not self._adaptive:
             return next(self._with_capacity(rows), None)
         available = list(self._with_capacity(rows))
         rescheduled = [index for index in available if rows[index].reschedule]
+        if rescheduled:
+            return rescheduled[0]
         candidates = [index for index in available if rows[index].name not in self._full]
-        fitting = (index for index in candidates if self._fits(creation, index))
-        return rescheduled[0] if rescheduled else next(fitting, next(iter(candidates or available), None))
+        for index in candidates:
+            if (yield from self._fits(creation, index)):
+                return index
+        return next(iter(candidates or available), None)
 
     def _with_capacity(self, rows: Sequence[Row]) -> Iterator[int]:
         """The subsets with free capacity, those below their floors first; records why others have none where that is
@@ -311,14 +359,14 @@ class _SubsetChooser:
             self._freed[id(row)] = sum(name in self._confirmed for name in row.deleting)
         return self._freed[id(row)]
 
-    def _fits(self, creation: PodCreation, index: int) -> bool:
+    def _fits(self, creation: PodCreation, index: int) -> Questions[Fit, bool]:
         target = (creation.revision, index)
         is_late = self._is_out_of_time()
         if target in self._without_node and (is_late or not creation.is_affected_by_peers):
             return False
         if is_late and creation.fits is not fits_anywhere:
             self.unsimulated += 1
-        if is_late or creation.fits(index):
+        if is_late or (yield Fit(creation, index)):
             self._without_node.discard(target)
             return True
         self._without_node.add(target)

@@ -56,10 +56,11 @@ def pod_levels(subsets: Sequence[Subset], members: Iterable[Member], replicas: i
 
 def _levels(group: list[Member], subset: int, limit: int | None, floor: int) -> Iterable[tuple[str, PodLevel]]:
     kept = sorted(group, key=lambda member: (not member.ready, member.created or _LAST, member.name))
+    in_floor = PodLevel(Level.GUARANTEED, subset, in_floor=True)
+    within = PodLevel(Level.BEST_EFFORT if limit is None else Level.GUARANTEED, subset)
+    above = PodLevel(Level.REDUNDANT, subset)
     for index, member in enumerate(kept):
         if index < floor:
-            yield member.name, PodLevel(Level.GUARANTEED, subset, in_floor=True)
-        elif limit is None:
-            yield member.name, PodLevel(Level.BEST_EFFORT, subset)
+            yield member.name, in_floor
         else:
-            yield member.name, PodLevel(Level.GUARANTEED if index < limit else Level.REDUNDANT, subset)
+            yield member.name, within if limit is None or index < limit else above

@@ -18,6 +18,7 @@ is to have.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from datetime import UTC, datetime, timedelta
 from trimtab.api import percent
 from trimtab.api.unitedtopology import MAX_RETURNS, ReturnStrategy, Shortage, SubsetReturn, UnitedTopology
 from trimtab.subsets.members import Member
+from trimtab.subsets.questions import Questions, answer_all
 from trimtab.subsets.rescheduling import with_shortage
 from trimtab.subsets.statuses import Row, Table
 
@@ -66,8 +68,15 @@ def plan_returns(
     has_room: Callable[[int], bool],
     now: datetime,
 ) -> Returns:
-    """The pods that return now. `has_room` says whether a node can take one more pod as a subset shapes it, those
-    included for which it has said so before."""
+    """The pods that return now, decided at once; see `decide_returns`. `has_room` answers its questions."""
+    return answer_all(decide_returns(topology, members, is_at_rest=is_at_rest, now=now), has_room)
+
+
+def decide_returns(
+    topology: UnitedTopology, members: Sequence[Member], *, is_at_rest: bool, now: datetime
+) -> Questions[int, Returns]:
+    """The pods that return now. Asks, by its index, whether a node can take one more pod as a subset shapes it, those
+    included for which the answer was yes before."""
     strategy, status = strategy_of(topology), topology.status
     if strategy is None:
         return Returns((), status.shortages)
@@ -81,16 +90,20 @@ def plan_returns(
         return Returns(status.returns, status.shortages, recheck=wait)  # the evictions have not been seen yet
     shortages = _after_moves(topology, rows, names, now)
     full = {each.name for each in shortages if each.until > now}
-    for index, movable in _targets(rows, full, members):
-        if not has_room(index):
+    later = _LaterPods(rows, members)
+    for index in _targets(rows, full, later):
+        if not (yield index):
             continue
         row = rows[index]
         since = next((each.since for each in status.returns if each.name == row.name and not each.expected), now)
         if since + settling > now:
             left = (since + settling - now).total_seconds()
             return Returns((SubsetReturn(name=row.name, since=since),), shortages, recheck=min(wait, left))
+        movable = later.movable(index)
         most = min(pods_at_once(strategy, status.replicas), len(movable), _capacity(row))
-        count = next((taken for taken in range(1, most) if not has_room(index)), most)
+        count = 1
+        while count < most and (yield index):
+            count += 1
         moves = tuple(movable[:count])
         evicted = tuple(member.name for member in moves)
         entry = SubsetReturn(name=row.name, since=now, expected=row.replicas + count, pods=evicted)
@@ -111,23 +124,43 @@ def _after_moves(
     return shortages
 
 
-def _targets(rows: Sequence[Row], full: set[str], members: Sequence[Member]) -> Iterator[tuple[int, list[Member]]]:
-    """The subsets that may take pods of later ones, in order, each with these pods, the first to move first."""
-    below = [index for index, row in enumerate(rows) if row.replicas < row.floor]
-    for index in dict.fromkeys((*below, *range(len(rows)))):
+class _LaterPods:
+    """The pods that may return to a subset."""
+
+    def __init__(self, rows: Sequence[Row], members: Sequence[Member]) -> None:
+        self._rows = rows
+        self._pods: defaultdict[str, list[Member]] = defaultdict(list)
+        for member in members:
+            if member.active:
+                self._pods[member.subset].append(member)
+        self.below = {index: None for index, row in enumerate(rows) if row.replicas < row.floor}
+        """The subsets below their minimum, in order, which get pods of any other."""
+        spare = [index for index, row in enumerate(rows) if len(self._pods[row.name]) > row.floor]
+        self._last_spare = spare[-1] if spare else -1
+
+    def has_any_for(self, index: int) -> bool:
+        """Whether any pod may return to a subset."""
+        return self._last_spare > (-1 if index in self.below else index)
+
+    def movable(self, index: int) -> list[Member]:
+        """These pods, the first to move first; as many as a subset lacks, where it is below its minimum."""
+        row = self._rows[index]
+        others = self._rows if index in self.below else self._rows[index + 1 :]  # one below it has no pods to spare
+        pods = [pod for other in reversed(others) for pod in self._of(other)]
+        return pods[: row.floor - row.replicas] if index in self.below else pods
+
+    def _of(self, row: Row) -> list[Member]:
+        """The pods of a subset above its minimum, the youngest first."""
+        pods = sorted(self._pods[row.name], key=lambda each: (each.created or _LAST, each.name), reverse=True)
+        return pods[: max(0, len(pods) - row.floor)]
+
+
+def _targets(rows: Sequence[Row], full: set[str], later: _LaterPods) -> Iterator[int]:
+    """The subsets that may take pods of later ones, in order."""
+    for index in dict.fromkeys((*later.below, *range(len(rows)))):
         row = rows[index]
-        others = [each for each in rows if each is not row] if index in below else rows[index + 1 :]
-        if row.name not in full and _capacity(row) > 0:
-            movable = [pod for other in reversed(others) for pod in _movable(other, members)]
-            if movable:
-                yield index, movable[: row.floor - row.replicas] if index in below else movable
-
-
-def _movable(row: Row, members: Sequence[Member]) -> list[Member]:
-    """The pods of a subset above its minimum, the youngest first."""
-    pods = [member for member in members if member.active and member.subset == row.name]
-    pods.sort(key=lambda member: (member.created or _LAST, member.name), reverse=True)
-    return pods[: max(0, len(pods) - row.floor)]
+        if row.name not in full and _capacity(row) > 0 and later.has_any_for(index):
+            yield index
 
 
 def _capacity(row: Row) -> int:

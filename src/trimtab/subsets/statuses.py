@@ -199,9 +199,10 @@ def without_entries(status: UnitedTopologyStatus) -> UnitedTopologyStatus:
 def patch(topology: UnitedTopology, status: UnitedTopologyStatus) -> JSON | None:
     """The merge patch for the status, which conflicts if the object is not the version that was read; None if nothing
     changed."""
-    written = status_tree(status)
     names = zip(UnitedTopologyStatus.__struct_fields__, UnitedTopologyStatus.__struct_encode_fields__, strict=True)
-    changed = {key: written[key] for name, key in names if getattr(topology.status, name) != getattr(status, name)}
+    changed = [key for name, key in names if getattr(topology.status, name) != getattr(status, name)]
     if not changed:
         return None
-    return {"metadata": {"resourceVersion": topology.metadata.resource_version}, "status": changed}
+    written = status_tree(status)
+    version = {"resourceVersion": topology.metadata.resource_version}
+    return {"metadata": version, "status": {key: written[key] for key in changed}}

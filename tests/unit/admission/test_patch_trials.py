@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -10,14 +12,20 @@ import pytest_asyncio
 
 from tests.unit.lab.workloads.objects import deployment_tree
 from tests.unit.unitedtopology.clusters import TopologyCluster, subset, topology_tree
-from trimtab.admission.patch_trials import patch_problems
+from trimtab.admission import patch_trials
+from trimtab.admission.findings import Findings
+from trimtab.admission.patch_trials import try_patches
+from trimtab.admission.validation import Validation
 from trimtab.api import codec
+from trimtab.api.admission import AdmissionRequest, GroupVersionKind
 from trimtab.api.apps import Deployment
+from trimtab.api.documents import Document
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.api.unitedtopology.privileges import FIELDS
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Forbidden
 from trimtab.kube.transport import Request, Response
+from trimtab.subsets import shaping
 
 JSON = dict[str, Any]
 MOUNT = {"volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
@@ -36,8 +44,9 @@ async def cluster() -> AsyncIterator[TopologyCluster]:
 async def problems(client: Client, *subsets: JSON, **more: Any) -> list[str]:
     """What is wrong with the subsets of the Deployment, in words."""
     topology = codec.convert(topology_tree(*subsets, **more), UnitedTopology)
-    found = await patch_problems(topology, client, namespace="default", allowed_fields=FIELDS)
-    return [str(each) for each in found]
+    found = await try_patches(topology, client, namespace="default", allowed_fields=FIELDS)
+    assert found.warnings == ()
+    return [str(each) for each in found.problems]
 
 
 def patching(**spec: Any) -> JSON:
@@ -130,3 +139,86 @@ async def test_without_permission_the_rules_have_to_do(cluster: TopologyCluster)
 async def test_a_target_that_does_not_exist_yet_has_no_template(cluster: TopologyCluster) -> None:
     """The UnitedTopology may be created first; its pods are checked when they are created."""
     assert await problems(cluster.user, container(**MOUNT), target="later") == []
+
+
+async def start_trials(cluster: TopologyCluster, *subsets: JSON, target: str = "web") -> asyncio.Future[Findings]:
+    """Try the patches of some subsets, beside other tasks."""
+    topology = codec.convert(topology_tree(*subsets, target=target), UnitedTopology)
+    return asyncio.ensure_future(try_patches(topology, cluster.user, namespace="default", allowed_fields=FIELDS))
+
+
+def watch_shapes(monkeypatch: pytest.MonkeyPatch, callback: Callable[[], None]) -> None:
+    """Call back whenever a pod is shaped."""
+    shape = shaping.shape
+
+    def watched(*arguments: Any, **more: Any) -> JSON:
+        callback()
+        return shape(*arguments, **more)
+
+    monkeypatch.setattr(shaping, "shape", watched)
+
+
+def tolerating(count: int) -> list[JSON]:
+    """So many subsets that change their pods."""
+    return [subset(f"s{number}", tolerations=[{"operator": "Exists"}]) for number in range(count)]
+
+
+async def test_large_pods_are_shaped_outside_the_event_loop(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One at a time, however many dry runs are under way: a thread for each would delay the event loop as well."""
+    tree = deployment_tree("large", 0)
+    tree["spec"]["template"]["metadata"]["annotations"] = {"text": "x" * 20_000}
+    await cluster.create(Deployment, tree)
+    threads: list[int] = []
+    watch_shapes(monkeypatch, lambda: threads.append(threading.get_ident()))
+    found = await (await start_trials(cluster, *tolerating(20), target="large"))
+    assert found == Findings([], ())
+    assert len(threads) == 40, "by the rules, and for a dry run"
+    assert threading.get_ident() not in threads
+
+
+async def test_other_tasks_run_between_two_shapes(cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand subsets may take seconds together."""
+    turns = 0
+    shaped: list[int] = []
+    watch_shapes(monkeypatch, lambda: shaped.append(turns))
+    trials = await start_trials(cluster, *tolerating(20))
+    while not trials.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(shaped) == len(set(shaped)) == 40
+
+
+async def test_what_cannot_be_tried_in_time_is_a_warning(
+    cluster: TopologyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pod takes half a second to shape: two of five are tried by the rules, and the request is not late."""
+
+    async def slowly(_: int, shape: Callable[[], JSON]) -> JSON:
+        await cluster.clock.sleep(0.5)
+        return shape()
+
+    monkeypatch.setattr(patch_trials, "read_beside", slowly)
+    trials = await start_trials(cluster, *tolerating(5))
+    await cluster.clock.advance(1.3)
+    found = await trials
+    assert found.problems == []
+    (warning,) = found.warnings
+    assert warning == (
+        "3 subsets (such as s2) could not be tried on a pod of Deployment web within 1.2 s; a pod to which the patch "
+        "of its subset does not apply is admitted without a subset (event PatchFailed)"
+    )
+
+
+async def test_warnings_are_part_of_the_answer() -> None:
+    """The object is admitted, and the user sees what was not checked."""
+
+    async def check(*_: object) -> Findings:
+        return Findings(warnings=("not tried",))
+
+    kind = GroupVersionKind(group="apps.kruise.io", version="v1alpha1", kind="UnitedTopology")
+    request = AdmissionRequest(uid="u", kind=kind, operation="CREATE", object=Document({"spec": {}}))
+    no_client: Any = None
+    response = await Validation(no_client, {(kind.group, kind.kind): check}).decide(request)
+    assert (response.allowed, response.warnings) == (True, ("not tried",))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology, with_status
 from trimtab.api.unitedtopology import (
@@ -21,6 +24,7 @@ from trimtab.api.unitedtopology import (
 )
 from trimtab.subsets.members import Member
 from trimtab.subsets.returning import Returns, plan_returns, pods_at_once, strategy_of
+from trimtab.subsets.statuses import Table
 
 OWN, RENTED = subset("own"), subset("rented")
 SETTLING = 60
@@ -325,3 +329,62 @@ def test_a_limit_takes_no_more_than_are_missing() -> None:
     of = with_status(of, msgspec.structs.replace(of.status, subset_statuses=rows, returns=(entry,)))
     found, _ = step(of, members, room(own=9, rented=9), NOON)
     assert names(found) == ["rented-3"]
+
+
+def slow_targets(of: UnitedTopology, members: list[Member]) -> list[tuple[str, list[str]]]:
+    """The subsets that may take pods of later ones, each with the pods that may move there; as the rules say."""
+    rows = Table(of).rows(of.status.revision)
+    floors = {row.name: row.floor for row in rows}
+
+    def movable(name: str) -> list[Member]:
+        pods = [each for each in members if each.active and each.subset == name]
+        pods.sort(key=lambda each: (each.created or at(10**6), each.name), reverse=True)
+        return pods[: max(0, len(pods) - floors[name])]
+
+    below = [row for row in rows if row.replicas < floors[row.name]]
+    found: list[tuple[str, list[str]]] = []
+    for row in [*below, *(each for each in rows if each not in below)]:
+        others = [each for each in rows if each is not row and (row in below or rows.index(each) > rows.index(row))]
+        pods = [pod.name for other in reversed(others) for pod in movable(other.name)]
+        pods = pods[: floors[row.name] - row.replicas] if row in below else pods
+        if pods and (row.limit is None or row.limit > row.replicas):
+            found.append((row.name, pods))
+    return found
+
+
+_SUBSET = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 5), st.integers(0, 4))
+"""Its minimum, its maximum, and how many pods it has."""
+
+
+@given(st.lists(_SUBSET, min_size=1, max_size=6))
+def test_targets_and_their_pods_are_those_of_the_slow_twin(sizes: list[tuple[int, int | None, int]]) -> None:
+    """Every subset is asked about that may take a pod, in order, and the same pods move there."""
+    subsets = [subset(f"s{index}", most, minReplicas=least) for index, (least, most, _) in enumerate(sizes)]
+    members = pods(**{f"s{index}": count for index, (_, _, count) in enumerate(sizes)})
+    of = counted(returning(*subsets, max_pods=99), *members, replicas=len(members))
+    want = slow_targets(of, members)
+    asked: list[str] = []
+
+    def refuse(index: int) -> bool:
+        asked.append(f"s{index}")
+        return False
+
+    plan_returns(of, members, is_at_rest=True, has_room=refuse, now=NOON)
+    assert asked == [name for name, _ in want]
+    for name, movable in want:
+        since = tuple(SubsetReturn(name=each, since=at(-100)) for each, _ in want)
+        due = with_status(of, msgspec.structs.replace(of.status, returns=since))
+        found, _ = step(due, members, partial(_is, name), NOON)
+        assert found.target == name
+        assert names(found) == movable[: len(found.moves)]
+        assert len(found.moves) == min(len(movable), _capacity_of(due, name))
+
+
+def _is(name: str, index: int) -> bool:
+    return f"s{index}" == name
+
+
+def _capacity_of(of: UnitedTopology, name: str) -> int:
+    row = Table(of).row(of.status.revision, name)
+    assert row is not None
+    return 99 if row.limit is None else row.limit - row.replicas

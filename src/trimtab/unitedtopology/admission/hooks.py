@@ -30,7 +30,8 @@ from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
 from trimtab.unitedtopology.admission.allocator import EndedPods, PodsOutside, no_ended_pods, no_pods_outside
 from trimtab.unitedtopology.admission.deletion_reviews import DeletionReviews
-from trimtab.unitedtopology.admission.pod_reviews import DefaultsFor, PodReviews, Simulate, no_defaults, pod_metadata
+from trimtab.unitedtopology.admission.fits import Simulate
+from trimtab.unitedtopology.admission.pod_reviews import DefaultsFor, PodReviews, no_defaults, pod_metadata
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import CachedWorkload, Topologies, no_workload
 from trimtab.unitedtopology.metrics import AdmissionMetrics

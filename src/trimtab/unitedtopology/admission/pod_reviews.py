@@ -17,9 +17,8 @@ import logging
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Protocol
 
-from trimtab.admission.server import Hook, admitted, is_large, size_of
+from trimtab.admission.server import Hook, admitted, size_of
 from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.annotations import DELETION_COST, SUBSET_COST, Reason, SubsetAnnotations, subset_annotations
@@ -36,12 +35,13 @@ from trimtab.ranking.costs import Band
 from trimtab.subsets import allocation, shaping, statuses
 from trimtab.subsets.allocation import PodCreation
 from trimtab.subsets.members import revision_of
-from trimtab.unitedtopology.admission.allocator import SimulationBudget
+from trimtab.unitedtopology.admission.allocator import SimulationBudget, allocate_in_slices
+from trimtab.unitedtopology.admission.fits import Simulate, SimulatedFits
 from trimtab.unitedtopology.admission.pending import Assignment
 from trimtab.unitedtopology.admission.simulation import simulates
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import AppliedTopology, OwnerNotFoundError, Topologies
-from trimtab.unitedtopology.metrics import Doubt, RefusalReason
+from trimtab.unitedtopology.metrics import RefusalReason
 
 NAME = "pods"
 PATH = "/pods"
@@ -57,9 +57,6 @@ _LABEL = 63
 """Characters of a label's value; before a pod is validated, a longer one is possible."""
 _OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9.-]")
 
-Simulate = Callable[[JSON, str], bool | Doubt]
-"""Whether a node in the cluster can take a shaped pod, or why that is not known. The second argument is its
-namespace."""
 DefaultsFor = Callable[[str], Sequence[TopologySpreadConstraint]]
 """The default constraints of pods with this `schedulerName`."""
 Report = Callable[[Object, Reason, str], None]
@@ -76,14 +73,6 @@ def no_defaults(_: str) -> Sequence[TopologySpreadConstraint]:
 
 class _Pod(Model):
     metadata: ObjectMeta = ObjectMeta()
-
-
-class Shaping(Protocol):
-    """The pod as one of the subsets would shape it."""
-
-    def __call__(self, subset: int) -> JSON:
-        """Raises InvalidError where the subset's patch does not apply."""
-        ...
 
 
 class PodReviews:
@@ -163,7 +152,7 @@ class PodReviews:
             owner=applied.owner,
         )
         if request.dry_run:
-            assignment: Assignment | None = self._predict(topology, creation)
+            assignment: Assignment | None = await self._predict(topology, creation)
         else:
             assignment = await self._batcher.reserve(key, creation)
         if assignment is None or assignment.subset is None:
@@ -186,38 +175,28 @@ class PodReviews:
         row = statuses.Table(current).row(revision_of(metadata)[:_LABEL], annotations.subset)
         return row is not None and annotations.reservation in row.creating
 
-    def _fits(self, topology: UnitedTopology, shaped: Shaping, request: AdmissionRequest) -> Callable[[int], bool]:
-        """Whether the pod finds a node in a subset; each is simulated once, however often the batch is repeated. A
-        subset that was added to the spec meanwhile is taken to fit."""
-        simulate = self._simulate
-        if simulate is None or not simulates(topology):
+    def _fits(
+        self, topology: UnitedTopology, shaped: Callable[[int], JSON], request: AdmissionRequest
+    ) -> Callable[[int], bool]:
+        """Whether the pod finds a node in a subset."""
+        if self._simulate is None or not simulates(topology):
             return allocation.fits_anywhere
+        return SimulatedFits(
+            self._simulate,
+            shaped,
+            size=size_of(request),
+            subsets=len(topology.spec.subsets),
+            namespace=request.namespace,
+            metrics=self._batcher.metrics,
+        )
 
-        results: dict[int, bool] = {}
-
-        def fits(subset: int) -> bool:
-            if subset not in results:
-                results[subset] = subset >= len(topology.spec.subsets) or simulated(subset)
-            return results[subset]
-
-        def simulated(subset: int) -> bool:
-            try:
-                found = Doubt.LARGE if is_large(request) else simulate(shaped(subset), request.namespace)
-            except InvalidError:
-                return False
-            if isinstance(found, Doubt):
-                self._batcher.metrics.record_doubts(found)
-                return True
-            return found
-
-        return fits
-
-    def _predict(self, topology: UnitedTopology, creation: PodCreation) -> Assignment | None:
+    async def _predict(self, topology: UnitedTopology, creation: PodCreation) -> Assignment | None:
         current = self._batcher.current(key_of(topology)) or topology
         if not statuses.is_counted(current):
             return None
-        with SimulationBudget(self._clock) as budget:
-            allocated = allocation.allocate(current, [creation], now=self._now(), is_out_of_time=budget.is_over)
+        budget = SimulationBudget(self._clock)
+        questions = allocation.decide(current, [creation], now=self._now(), is_out_of_time=budget.is_over)
+        allocated = await allocate_in_slices(questions, budget, self._clock)
         return Assignment(current, allocated.choices[creation.reservation])
 
     def _report_patch(self, topology: UnitedTopology, metadata: ObjectMeta, error: InvalidError) -> None:

@@ -51,6 +51,8 @@ ASSUMED_SECONDS = 30.0
 """How long a pod is assumed on the node that was found for it."""
 _CATCH_UP = 20
 """How many pods of other processes are assumed before a simulation; there is no time for hundreds of them."""
+_CATCH_UP_TIME = 0.005
+"""Seconds after which no further one is, because those with many constraints take longer."""
 
 ProfileOf = Callable[[str], Profile]
 """The profile that places pods with this `schedulerName`."""
@@ -120,7 +122,7 @@ class Simulation:
         if not self.synced:
             return Doubt.NOT_FILLED
         try:
-            new = _in_namespace(codec.convert(pod, Pod), namespace)
+            new = in_namespace(codec.convert(pod, Pod), namespace)
             reservation = _reservation(new)
             self.forget(reservation)
             self._catch_up()
@@ -129,16 +131,16 @@ class Simulation:
             log.debug("%s/%s is not simulated: %s", namespace, pod.get("metadata", {}).get("generateName", ""), error)
             return Doubt.UNREADABLE
 
-    def is_certain(self, pod: JSON, namespace: str) -> bool:
-        """The same, but false in doubt: for a pod that runs, and would be evicted."""
+    def is_certain(self, pod: Pod, reservation: str) -> bool:
+        """The same for a decoded pod with its namespace, but false in doubt: for a pod that runs, and would be evicted.
+        If a node can take it, it is assumed there under this reservation."""
         if not self.synced:
             return False
+        self._catch_up()
         try:
-            new = _in_namespace(codec.convert(pod, Pod), namespace)
+            return self._find(pod, reservation) is True
         except InvalidError:
             return False
-        self._catch_up()
-        return self._find(new, _reservation(new)) is True
 
     def forget(self, reservation: str) -> None:
         """Do not assume a pod any longer."""
@@ -167,7 +169,10 @@ class Simulation:
         now = self._clock.monotonic()
         for reservation in [name for name, assumed in self._assumed.items() if assumed.until <= now]:
             self.forget(reservation)
+        until = now + round(_CATCH_UP_TIME * SECOND)
         for reservation in list(islice(self._waiting, _CATCH_UP)):
+            if self._clock.monotonic() >= until:
+                break
             pod = self._waiting.pop(reservation)
             if reservation not in self._assumed:
                 self._find(pod, reservation)
@@ -247,7 +252,7 @@ def simulates(topology: UnitedTopology) -> bool:
     return strategy.type == "Adaptive" and not disabled
 
 
-def _in_namespace(pod: Pod, namespace: str) -> Pod:
+def in_namespace(pod: Pod, namespace: str) -> Pod:
     """The pod with its namespace, which its document may leave out at admission."""
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
 

@@ -41,6 +41,7 @@ from trimtab.unitedtopology.costs import Change
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab.unitedtopology.readiness import Readiness, evaluator
+from trimtab.unitedtopology.slices import Slices
 from trimtab.unitedtopology.targets import Target
 from trimtab.unitedtopology.validation import BackgroundValidation, validate_large
 from trimtab.unitedtopology.view import View
@@ -151,9 +152,14 @@ class Controller:
         if counted is None:
             return Result(_STALE_SECONDS)
         self._triggers.wait_for_nodes(key, counted.members, counted.pods, since=nodes_seen)
+        slices = Slices(self._clock)
         if counted.target is not None:  # without its size, percentages and so levels are unknown
             await self._annotate(counted, counted.target)
-        wait = soonest(await self._rescheduler.run(counted), await self._returner.run(counted))
+        await slices.pause()
+        rescheduled = await self._rescheduler.run(counted)
+        await slices.pause()
+        wait = soonest(rescheduled, await self._returner.run(counted))
+        await slices.pause()
         await self._revert(self.view.former_pods(counted.topology, counted.target))
         return Result(soonest(counted.recheck, wait, self._size_expires_in(counted)))
 
@@ -197,7 +203,9 @@ class Controller:
         topology = counted.topology
         bands = levels.bands(topology, counted.members, replicas=target.replicas, revision=target.revision)
         changes: list[tuple[Pod, Change]] = []
+        slices = Slices(self._clock)
         for pod, member in zip(counted.pods, counted.members, strict=True):
+            await slices.pause()
             if member.active:
                 band = bands.get(member.name)
                 changes.append((pod, self._subset_change(pod, member, topology) | self._cost_change(pod, band)))

@@ -83,6 +83,7 @@ class StatusCounter:
             members = await self._members(pods, current)
             revision = (target.revision if target else "") or current.status.revision
             result = await self._recount(current, Observation(members, replicas_of(target), revision, version))
+            await asyncio.sleep(0)
             if isinstance(result, Stale):
                 return None
             status = msgspec.structs.replace(result.status, conditions=self._conditions(current, readiness))
@@ -116,8 +117,9 @@ class StatusCounter:
     async def write(self, topology: UnitedTopology, status: UnitedTopologyStatus) -> UnitedTopology:
         """Write a status if it has changed, and return the object as it is then. Raises Conflict."""
         same_view = msgspec.structs.replace(status, counted_version=topology.status.counted_version)
-        if statuses.patch(topology, same_view) is None:
+        if same_view == topology.status:
             return topology
+        await asyncio.sleep(0)
         patch = statuses.patch(topology, status)
         metadata = topology.metadata
         written = await self._client.patch(
@@ -145,6 +147,7 @@ class StatusCounter:
     async def _recount(self, topology: UnitedTopology, observed: Observation) -> Recount | Stale:
         """Recount; the pods of overdue reservations are looked up uncached before these are removed."""
         result = recount(topology, observed, now=self._now())
+        await asyncio.sleep(0)
         ages = self.reservations.ages(topology)
         if isinstance(result, Stale) or not result.overdue:
             return result

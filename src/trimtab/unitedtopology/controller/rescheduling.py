@@ -20,6 +20,7 @@ from trimtab.subsets.members import Member
 from trimtab.unitedtopology.controller import unschedulable
 from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter, soonest
 from trimtab.unitedtopology.metrics import Metrics
+from trimtab.unitedtopology.slices import Slices
 
 _RETRY_SECONDS = 30.0
 """After how long an unschedulable pod for which no other subset has capacity is requeued."""
@@ -50,7 +51,9 @@ class Rescheduler:
         waiting = unschedulable.unschedulable_pods(counted.topology, counted.pods, now)
         members = {member.uid: member for member in counted.members}
         topology, due, again = counted.topology, [], waiting.next_in
+        slices = Slices(self._clock)
         for pod in waiting.due:
+            await slices.pause()
             status = rescheduling.reschedule(topology, members[pod.metadata.uid], now=now)
             expected = await self._node_expected_until(pod) if status is not None else None
             if status is None:

@@ -6,13 +6,15 @@ that refuses is obeyed, and the pod is tried again later.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from itertools import count
 
 import msgspec
 
-from trimtab.api import times
+from trimtab.api import codec, times
 from trimtab.api.annotations import SCALE_PLAN, Reason, SubsetAnnotations
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
@@ -24,14 +26,19 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, NotFound, TooManyRequests
 from trimtab.kube.events import NORMAL, Recorder
 from trimtab.kube.retries import NO_RETRIES
+from trimtab.kube.threads import read_beside
 from trimtab.subsets import returning, shaping
 from trimtab.subsets.members import Member
 from trimtab.unitedtopology import costs
-from trimtab.unitedtopology.admission.simulation import Simulation
+from trimtab.unitedtopology.admission.simulation import Simulation, in_namespace
 from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter
 from trimtab.unitedtopology.metrics import Metrics
+from trimtab.unitedtopology.slices import Slices, answer_in_slices
 from trimtab.unitedtopology.targets import Workload
 from trimtab.unitedtopology.view import View
+
+_CHANGED_SECONDS = 0.5
+"""After how long a plan is made again because the workload has changed meanwhile."""
 
 
 class Returner:
@@ -56,6 +63,8 @@ class Returner:
         self._allowed_fields = allowed_fields
         self._simulation: Simulation | None = None
         """Made when it is needed first: it keeps a snapshot of the cluster."""
+        self._planning = asyncio.Lock()
+        """Held while pods are assumed: to other plans they would be pods that take room."""
 
     async def run(self, counted: CountedTopology) -> float | None:
         """Evict the pods that are due, and return in how many seconds to check again."""
@@ -64,20 +73,28 @@ class Returner:
         workload = self._view.workload(reference.kind, topology.metadata.namespace, reference.name)
         if workload is None or (returning.strategy_of(topology) is None and not topology.status.returns):
             return None
-        shown = with_template(workload, self._view.sets_of(workload))
-        simulation = await self._filled_simulation()
-        with _Rooms(simulation, topology, shown, self._allowed_fields) as rooms:
-            found = returning.plan_returns(
-                topology,
-                counted.members,
-                is_at_rest=is_at_rest(counted, workload, self._clock.now() // SECOND),
-                has_room=rooms.has_room,
-                now=self._now(),
-            )
+        async with self._planning:
+            found = await self._plan(counted, workload)
+        if found.moves and self._view.workload(reference.kind, topology.metadata.namespace, reference.name) != workload:
+            return _CHANGED_SECONDS  # it may not be at rest any more
         status = msgspec.structs.replace(topology.status, returns=found.returns, shortages=found.shortages)
         await self._counter.write(topology, status)
         await self._evict(topology, found.moves, found.target)
         return found.recheck
+
+    async def _plan(self, counted: CountedTopology, workload: Workload) -> returning.Returns:
+        """The pods that return; other tasks run between slices of the simulations."""
+        topology = counted.topology
+        shown = with_template(workload, self._view.sets_of(workload))
+        simulation = await self._filled_simulation()
+        questions = returning.decide_returns(
+            topology,
+            counted.members,
+            is_at_rest=is_at_rest(counted, workload, self._clock.now() // SECOND),
+            now=self._now(),
+        )
+        with _Rooms(simulation, topology, shown, self._allowed_fields) as rooms:
+            return await answer_in_slices(questions, rooms.has_room, Slices(self._clock))
 
     async def _filled_simulation(self) -> Simulation:
         if self._simulation is None:
@@ -141,6 +158,8 @@ class _Rooms:
         self._allowed_fields = allowed_fields
         self._numbers = count()
         self._assumed: list[str] = []
+        self._shaped: tuple[int, Pod | None] = (-1, None)
+        """The subset that was asked about last, and its pod: of one subset it is asked again and again."""
 
     def __enter__(self) -> _Rooms:
         return self
@@ -149,17 +168,35 @@ class _Rooms:
         for reservation in self._assumed:
             self._simulation.forget(reservation)
 
-    def has_room(self, subset: int) -> bool:
+    async def has_room(self, subset: int) -> bool:
         """Whether a node can take one more pod; then it is assumed there."""
-        chosen = self._topology.spec.subsets[subset]
-        reservation = f"return-{self._topology.metadata.uid}-{next(self._numbers)}"
-        annotations = SubsetAnnotations(self._topology.metadata.name, chosen.name, reservation)
-        try:
-            pod = shaping.shape(_pod_of(self._workload), chosen, annotations, allowed_fields=self._allowed_fields)
-        except InvalidError:
+        if self._shaped[0] != subset:
+            self._shaped = subset, await read_beside(self._size(subset), self._shape, subset)
+        pod = self._shaped[1]
+        if pod is None:
             return False
+        reservation = f"return-{self._topology.metadata.uid}-{next(self._numbers)}"
         self._assumed.append(reservation)
-        return self._simulation.is_certain(pod, self._topology.metadata.namespace)
+        return self._simulation.is_certain(pod, reservation)
+
+    def _size(self, subset: int) -> int:
+        """The bytes that are read to shape a pod."""
+        template, patch = self._workload.spec.template, self._topology.spec.subsets[subset].patch
+        return sum(len(each.text) for each in (template, patch) if each is not None)
+
+    def _shape(self, subset: int) -> Pod | None:
+        """A pod as a subset shapes it; None where that is not possible."""
+        chosen = self._topology.spec.subsets[subset]
+        annotations = SubsetAnnotations(self._topology.metadata.name, chosen.name, "")
+        try:
+            shaped = shaping.shape(self._pod, chosen, annotations, allowed_fields=self._allowed_fields)
+            return in_namespace(codec.convert(shaped, Pod), self._topology.metadata.namespace)
+        except InvalidError:
+            return None
+
+    @cached_property
+    def _pod(self) -> JSON:
+        return _pod_of(self._workload)
 
 
 def _pod_of(workload: Workload) -> JSON:

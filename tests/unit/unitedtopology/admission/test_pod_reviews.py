@@ -29,8 +29,9 @@ from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
 from trimtab.subsets import shaping
+from trimtab.unitedtopology.admission.fits import Simulate
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
-from trimtab.unitedtopology.admission.pod_reviews import Simulate, _is_affected_by_peers, _Pod
+from trimtab.unitedtopology.admission.pod_reviews import _is_affected_by_peers, _Pod
 from trimtab.unitedtopology.metrics import Doubt
 
 SETS = ("/apis/apps/v1", "replicasets")

@@ -888,6 +888,50 @@ async def test_simulations_end_in_time(process: WebhookProcess) -> None:
     assert skipped == 7
 
 
+async def test_other_tasks_run_between_simulations(process: WebhookProcess) -> None:
+    """Each takes longer than a slice; of a single pod in many subsets, too."""
+    adaptive = topology(*(-1 for _ in range(5)))
+    adaptive["spec"]["scheduleStrategy"] = {"type": "Adaptive"}
+    process.put(adaptive)
+    turns = 0
+    simulated: list[int] = []
+
+    def fits(_: int) -> bool:
+        simulated.append(turns)
+        process.clock.work(0.02)
+        return False
+
+    creations = [PodCreation(f"of-{number}", "r1", fits, is_affected_by_peers=True) for number in range(2)]
+    work = asyncio.gather(*(process.batcher.reserve(KEY, each) for each in creations))
+    while not work.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(simulated) == len(set(simulated)) == 10
+    assert process.writes == 1, "it is still one batch"
+
+
+async def test_a_status_that_changes_between_simulations_is_decided_from_again(process: WebhookProcess) -> None:
+    """Another process takes the last place while the pods are simulated: no limit is exceeded."""
+    adaptive = topology(1, 1)
+    adaptive["spec"]["scheduleStrategy"] = {"type": "Adaptive"}
+    process.put(adaptive)
+    asked: list[int] = []
+
+    def fits(subset: int) -> bool:
+        if not asked:
+            (stored,) = process.server.objects("unitedtopologies")
+            stored["status"]["subsetStatuses"][0]["creating"] = {"other": times.format_micro(process.clock.now())}
+            process.put(stored)
+        asked.append(subset)
+        process.clock.work(0.02)
+        return True
+
+    work = asyncio.gather(*(process.batcher.reserve(KEY, PodCreation(f"of-{each}", "r1", fits)) for each in "12"))
+    assert [_name(each) for each in await process.settled(work)] == ["b", None]
+    assert [len(row["creating"]) for row in process.rows.values()] == [1, 1]
+    assert asked == [0, 1, 1]
+
+
 async def test_an_unreachable_server_is_retried_with_growing_waits(process: WebhookProcess) -> None:
     """Withdrawals are retried with growing waits, and left to the controller in the end."""
     process.put(topology(2))

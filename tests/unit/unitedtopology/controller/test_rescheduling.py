@@ -17,6 +17,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.events import Recorder
+from trimtab.subsets import rescheduling
 from trimtab.subsets.members import Member
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
@@ -155,3 +156,22 @@ async def test_without_unschedulable_pods_nothing_is_read(stage: Stage) -> None:
     """There is nothing to check again."""
     assert await stage.rescheduler.run(stage.counted(-1, -1)) is None
     assert stage.server.requests == []
+
+
+async def test_other_tasks_run_between_pods_that_no_subset_can_take(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read for them, so nothing else would let other tasks run, however many pods there are."""
+    turns = 0
+    checked: list[int] = []
+
+    def slowly(*_: object, **__: object) -> None:
+        checked.append(turns)
+        monkeypatch.setattr(stage.clock, "_now", stage.clock.now() + SECOND // 50)
+
+    monkeypatch.setattr(rescheduling, "reschedule", slowly)
+    work = asyncio.ensure_future(stage.rescheduler.run(stage.counted(-1, 0, p1=40, p2=40, p3=40)))
+    while not work.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert checked == [1, 2, 3]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -24,9 +26,11 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.events import Recorder
 from trimtab.kube.transport import Request, Response
+from trimtab.subsets import shaping
 from trimtab.subsets.members import Member
 from trimtab.testing.builders import PodBuilder, node, pod
 from trimtab.testing.clocks import VirtualClock
+from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.controller.counting import CountedTopology, StatusCounter
 from trimtab.unitedtopology.controller.returning import Returner, _pod_of, is_at_rest
 from trimtab.unitedtopology.costs import target_size_text
@@ -173,6 +177,13 @@ class Stage:
         built = [each.build() for each in pods]
         return await self.returner.run(CountedTopology(stored, members, built, Target("d1", 2, "r1")))
 
+    async def enlarge_template(self) -> None:
+        """Give the workload a template that takes long to read."""
+        (stored,) = self.server.objects("deployments")
+        stored["spec"]["template"]["metadata"]["annotations"] = {"text": "x" * 20_000}
+        self.server.put(*DEPLOYMENTS, stored)
+        await self.clock.advance(0.1)
+
     @property
     def returns(self) -> list[tuple[str, int]]:
         """The subsets to which pods return, by the status, and how many pods each is to have."""
@@ -188,6 +199,24 @@ class Stage:
         """The reasons of the events that were recorded."""
         await self.clock.advance(5)
         return [each["reason"] for each in self.server.objects("events")]
+
+
+class Turns:
+    """Counts the turns of the event loop. Use it with `async with`."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._count())
+
+    async def __aexit__(self, *_: object) -> None:
+        await cancel(self._task)
+
+    async def _count(self) -> None:
+        while True:
+            self.number += 1
+            await asyncio.sleep(0)
 
 
 RETURNING = {"type": "Adaptive", "adaptive": {"return": {"settlingSeconds": 60, "maxPods": "100%"}}}
@@ -234,6 +263,54 @@ async def test_after_a_refused_eviction_no_other_pod_is_evicted(stage: Stage) ->
     await stage.run()
     assert (stage.evicted, stage.returned) == ([], 0)
     assert await stage.events() == ["ReturnDelayed"]
+
+
+async def test_other_tasks_run_between_simulations(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be a thousand subsets and a hundred pods; here each simulation takes longer than a slice."""
+    turns, simulated = Turns(), list[int]()
+
+    def slow(*_: object) -> bool:
+        simulated.append(turns.number)
+        monkeypatch.setattr(stage.clock, "_now", stage.clock.now() + SECOND // 50)
+        return True
+
+    monkeypatch.setattr(Simulation, "is_certain", slow)
+    async with turns:
+        await stage.run()
+    assert len(simulated) == len(set(simulated)) == 2
+    assert stage.evicted == ["p2", "p1"]
+
+
+async def test_of_one_subset_a_pod_is_shaped_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For any number of pods; in another thread where the template is large."""
+    threads: list[int] = []
+
+    def watched(*arguments: Any, **more: Any) -> JSON:
+        threads.append(threading.get_ident())
+        return shape(*arguments, **more)
+
+    shape = shaping.shape
+    monkeypatch.setattr(shaping, "shape", watched)
+    await stage.run()
+    assert threads == [threading.get_ident()]
+    await stage.enlarge_template()
+    await stage.run()
+    assert stage.evicted == ["p2", "p1"] * 2
+    assert len(threads) == 2
+    assert threads[1] != threads[0]
+
+
+async def test_nothing_returns_where_the_workload_changes_meanwhile(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scale-down may have begun while nodes were simulated: the plan is made again, from what is there then."""
+    workload = stage.view.workload("Deployment", "shop", "web")
+    assert isinstance(workload, Deployment)
+    scaled = msgspec.structs.replace(workload, spec=msgspec.structs.replace(workload.spec, replicas=1))
+    versions = iter((workload, scaled))
+    monkeypatch.setattr(stage.view, "workload", lambda *_: next(versions))
+    assert await stage.run() == 0.5
+    assert (stage.evicted, stage.returns) == ([], [("a", 0)])
 
 
 @pytest.mark.parametrize("reason", ["NotFound", "Conflict"])
