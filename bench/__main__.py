@@ -1,9 +1,13 @@
-"""Run benchmarks: print one line a figure, and write `bench/latest.json`; with `--publish` also `bench/scale.json`."""
+"""Run benchmarks: print one line a figure, and write `bench/latest.json`; with `--publish` also `bench/scale.json`.
+
+The exit status is 1 if a figure is outside its limit.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,7 +84,7 @@ def main() -> None:
         figure = measure()
         print(
             f"{name:28} {figure.value:10.3f} {figure.unit:8} calibration {figure.calibration:9.3f}"
-            f"   ratio {figure.ratio:8.4f}   {figure.limit}",
+            f"   ratio {figure.ratio:8.4f}   {_limit(figure)}",
             flush=True,
         )
         rows.append(
@@ -90,12 +94,21 @@ def main() -> None:
                 "unit": figure.unit,
                 "calibration": figure.calibration,
                 "ratio": figure.ratio,
-                "limit": figure.limit,
+                "limit": _limit(figure),
+                "holds": figure.is_within_limit,
             }
         )
     LATEST.write_text(json.dumps(rows, indent=2) + "\n")
     if given.publish:
         publish("figures", {"rows": rows})
+    if exceeded := [str(row["name"]) for row in rows if not row["holds"]]:
+        sys.exit(f"outside their limits: {', '.join(exceeded)}; run them alone, on a machine that does nothing else")
+
+
+def _limit(figure: Figure) -> str:
+    if figure.limit is None:
+        return ""
+    return str(figure.limit) if figure.is_within_limit else f"exceeds {figure.limit}"
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import msgspec
 from aiohttp import web
 
 from bench.decoding import pod_tree
-from bench.figures import Figure, best, resident_mib
+from bench.figures import Figure, Limit, best, resident_mib
 from bench.workers import worker
 from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.wire.server import Server
@@ -59,7 +59,7 @@ def creates() -> Figure:
         return created, echoed
 
     created, echoed = _measured(measure)
-    return Figure(created, "pods/s", echoed, "≥ 0.35 (of the echo)")
+    return Figure(created, "pods/s", echoed, Limit(0.35, "of the echo", is_minimum=True))
 
 
 def watches() -> Figure:
@@ -76,7 +76,7 @@ def watches() -> Figure:
         return delivered, echoed
 
     delivered, echoed = _measured(measure)
-    return Figure(delivered, "events/s", echoed, "≥ 10 (events for each echo)")
+    return Figure(delivered, "events/s", echoed, Limit(10, "events for each echo", is_minimum=True))
 
 
 def lists() -> Figure:
@@ -96,7 +96,7 @@ def lists() -> Figure:
         return fastest, encoded
 
     fastest, encoded = _measured(measure)
-    return Figure(fastest * 1e3, "ms", encoded * 1e3, "≤ 3 (encodings)")
+    return Figure(fastest * 1e3, "ms", encoded * 1e3, Limit(3, "encodings"))
 
 
 def memory() -> Figure:
@@ -107,7 +107,7 @@ def memory() -> Figure:
         await lab.send(_request("POST", _PODS, pod_body()), KEPT)
         return resident_mib(servers.process)
 
-    return Figure(_measured(measure), "MiB", 1024, "≤ 1 (a gibibyte)")
+    return Figure(_measured(measure), "MiB", 1024, Limit(1, "a gibibyte"))
 
 
 # --- the servers -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.figures import Figure, calibration, resident_mib
+from bench.figures import Figure, Limit, calibration, resident_mib
 from bench.realistic_pods import node_names, realistic_pod
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE, Node, NodeStatus
@@ -66,7 +66,7 @@ class _Measured:
 
 def memory() -> Figure:
     """Resident KiB a pod of the child; the calibration is the limit."""
-    return Figure(_measured().resident / PODS / _KIBIBYTE, "KiB/pod", _LIMIT, f"≤ 1 ({_LIMIT} KiB a pod)")
+    return Figure(_measured().resident / PODS / _KIBIBYTE, "KiB/pod", _LIMIT, Limit(1, f"{_LIMIT} KiB a pod"))
 
 
 def listing() -> Figure:
@@ -77,14 +77,14 @@ def listing() -> Figure:
 def pauses() -> Figure:
     """How long other tasks wait while pods are listed: 99.9 % of all turns; the calibration is the limit."""
     measured = _measured()
-    limit = f"≤ 1 ({_LONGEST_PAUSE:.0f} ms; longest {measured.longest:.0f})"
+    limit = Limit(1, f"{_LONGEST_PAUSE:.0f} ms; longest {measured.longest:.0f}")
     return Figure(measured.pause, "ms", _LONGEST_PAUSE, limit)
 
 
 def changes() -> Figure:
     """CPU of the child for one changed pod, while it has all the others; the calibration is half a core."""
     half = 0.5 / _RATE * 1e3
-    return Figure(_measured().events / EVENTS * 1e3, "ms", half, f"≤ 1 ({_RATE} a second on half a core)")
+    return Figure(_measured().events / EVENTS * 1e3, "ms", half, Limit(1, f"{_RATE} a second on half a core"))
 
 
 @functools.cache

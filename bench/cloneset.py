@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Figure
+from bench.figures import Figure, Limit
 from bench.scheduler import lab
 from bench.workers import for_each
 from trimtab.api import crds
@@ -55,13 +55,13 @@ class Measured:
 def seconds_1k_to_300() -> Figure:
     """From the request until the watch has shown the last pod gone; the calibration deletes without deciding."""
     found = _measured()
-    limit = f"≤ 3 · the calibration, which deletes without deciding; the zones' skew is then {found.skew}"
+    limit = Limit(3, f"the calibration deletes without deciding; the zones' skew is then {found.skew}")
     return Figure(found.seconds, "s", found.plain, limit)
 
 
 def calls_1k_to_300() -> Figure:
     """The calls of the controller for each deleted pod; the calibration is the one call that is needed."""
-    return Figure(_measured().calls / (BEFORE - AFTER), "calls", 1.0, "≤ 1.1 calls a pod")
+    return Figure(_measured().calls / (BEFORE - AFTER), "calls", 1.0, Limit(1.1, "calls a pod"))
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import random
 import tracemalloc
 from typing import Any
 
-from bench.figures import Figure, best
+from bench.figures import Figure, Limit, best
 from trimtab.api import codec
 
 PODS = 5_000
@@ -19,7 +19,7 @@ def decode_5k() -> Figure:
     data = pod_list(PODS, TEMPLATES)
     value = best(lambda: codec.decode_pods(data))
     loads = best(lambda: json.loads(data))
-    return Figure(value * 1e3, "ms", loads * 1e3, "≤ 0.333 (three times as fast as json.loads)")
+    return Figure(value * 1e3, "ms", loads * 1e3, Limit(1 / 3, "three times as fast as json.loads"))
 
 
 def decode_5k_memory() -> Figure:
@@ -29,7 +29,7 @@ def decode_5k_memory() -> Figure:
     page = codec.decode_pods(data)
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    return Figure(used / len(page.items) / 1024, "KiB/pod", 10, "≤ 1 (10 KiB a pod)")
+    return Figure(used / len(page.items) / 1024, "KiB/pod", 10, Limit(1, "10 KiB a pod"))
 
 
 def pod_list(pods: int, templates: int) -> bytes:

@@ -10,7 +10,7 @@ import resource
 import msgspec
 
 from bench.decoding import pod_tree
-from bench.figures import Figure, against_calibration
+from bench.figures import Figure, Limit, against_calibration
 from trimtab.api import codec, selectors
 from trimtab.api.meta import LabelSelector, ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE, Node, NodeStatus
@@ -42,7 +42,7 @@ def snapshot_event() -> Figure:
         for pod in pods:
             view.drop(Pod, pod.metadata.namespace, pod.metadata.name)
 
-    figure = against_calibration(work, limit="≤ 0.01", turns=3)
+    figure = against_calibration(work, limit=Limit(0.01), turns=3)
     return Figure(figure.value / (4 * EVENTS), "ms", figure.calibration, figure.limit)
 
 
@@ -54,7 +54,7 @@ def snapshot_memory() -> Figure:
     for number in range(PODS):
         view.put(codec.decode(json.dumps(pod_tree(rng, number, number % TEMPLATES)), Pod))
     used = _peak() - before
-    return Figure(used / 2**30, "GiB", 2, f"≤ 1 ({len(view.pods.rows.index):,} pods in 2 GiB)")
+    return Figure(used / 2**30, "GiB", 2, Limit(1, f"{len(view.pods.rows.index):,} pods in 2 GiB"))
 
 
 def _cluster() -> Snapshot:

@@ -13,18 +13,42 @@ _TURNS = 7
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What a figure must stay within: its ratio, or its value where that is what was promised."""
+
+    number: float
+    note: str = ""
+    is_minimum: bool = False
+    is_of_value: bool = False
+
+    def __str__(self) -> str:
+        sign = "≥" if self.is_minimum else "≤"
+        return f"{'value ' * self.is_of_value}{sign} {self.number:.4g}" + (f" ({self.note})" if self.note else "")
+
+    def holds(self, figure: Figure) -> bool:
+        """Whether a figure is within the limit."""
+        measured = figure.value if self.is_of_value else figure.ratio
+        return measured >= self.number if self.is_minimum else measured <= self.number
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value beside the calibration of the same run; `limit` is the maximum of the ratio."""
+    """A measured value beside the calibration of the same run."""
 
     value: float
     unit: str
     calibration: float
-    limit: str = ""
+    limit: Limit | None = None
 
     @property
     def ratio(self) -> float:
         """The value in units of the calibration."""
         return self.value / self.calibration
+
+    @property
+    def is_within_limit(self) -> bool:
+        """Whether the limit holds, if there is one."""
+        return self.limit is None or self.limit.holds(self)
 
 
 def best(work: Callable[[], object], *, turns: int = _TURNS, repeat: int = 1) -> float:
@@ -49,7 +73,7 @@ def calibration() -> float:
     return best(lambda: sorted(rows))
 
 
-def against_calibration(work: Callable[[], object], *, limit: str, repeat: int = 1, turns: int = _TURNS) -> Figure:
+def against_calibration(work: Callable[[], object], *, limit: Limit, repeat: int = 1, turns: int = _TURNS) -> Figure:
     """Time a piece of work between two calibrations, of which the faster counts: it is the one that other load on the
     machine disturbed less, and so the stricter yardstick."""
     before = calibration()

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.figures import Figure, best
+from bench.figures import Figure, Limit, best
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
@@ -47,26 +47,26 @@ def overview() -> Figure:
     program = str(Path(sys.executable).parent / "trimtab")
     helped = best(lambda: _run(program, "--help"), turns=15)
     bare = best(lambda: _run(sys.executable, "-c", "pass"), turns=15)
-    return Figure(helped * 1e3, "ms", bare * 1e3, "≤ 4 (starts of Python)")
+    return Figure(helped * 1e3, "ms", bare * 1e3, Limit(4, "starts of Python"))
 
 
 def plan_1k() -> Figure:
     """Seconds of `trimtab plan` for a Deployment of 1,000 pods on the lab; the calibration is the limit."""
     with _cluster(_SIZE) as environment:
         seconds = best(lambda: _trimtab(environment, "plan", "deploy/web-0", "--replicas", "700"), turns=5)
-    return Figure(seconds, "s", 1.5, "≤ 1 (1.5 s)")
+    return Figure(seconds, "s", 1.5, Limit(1, "1.5 s"))
 
 
 def snapshot_50k() -> Figure:
     """Seconds of `trimtab snapshot` of 50,000 pods and of `trimtab plan` on the file; the calibration is the limit."""
     seconds, _ = _measure_50k()
-    return Figure(seconds, "s", 10, "≤ 1 (10 s)")
+    return Figure(seconds, "s", 10, Limit(1, "10 s"))
 
 
 def snapshot_50k_memory() -> Figure:
     """The memory of the larger of the two processes, in MiB; the calibration is the limit."""
     _, memory = _measure_50k()
-    return Figure(memory, "MiB", 1024, "≤ 1 (a gibibyte)")
+    return Figure(memory, "MiB", 1024, Limit(1, "a gibibyte"))
 
 
 def _measure_50k() -> tuple[float, float]:

@@ -12,7 +12,7 @@ import logging
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,12 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.sessions import Session
-from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import RATES
+from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome
 
 WORKLOADS = 200
-SMALL, LARGE = 9, 60
+SMALL, LARGE = 9, 300
 """Pods of a workload; every tenth is large."""
 SECONDS = 1.0
 """In which all of them are scaled down."""
@@ -46,26 +46,36 @@ def scale_downs() -> Mapping[str, Any]:
 async def _scale_downs(kubeconfig: Path) -> Mapping[str, Any]:
     logging.getLogger("trimtab").setLevel(logging.ERROR)
     sizes = {f"w{number}": LARGE if number % 10 == 0 else SMALL for number in range(WORKLOADS)}
+    outcomes = dict.fromkeys(sizes, HoldOutcome.LATE)
+
+    def observe(request: ScaleDownRequest, result: HoldResult) -> None:
+        outcomes[request.name] = result.outcome
+
     async with Client(Session(config.discover(kubeconfig))) as client:
         await create_cluster(client, sizes)
-        async with serving(client, RATES) as (_, holder):
+        async with serving(client, RATES, observe=observe):
             pause = SECONDS / len(sizes)
             requests = [_shrink(client, name, size, n * pause) for n, (name, size) in enumerate(sizes.items())]
             seconds = dict(zip(sizes, await asyncio.gather(*requests), strict=True))
-            outcomes = _outcomes(holder)
-    kinds = {
-        kind: [each for name, each in seconds.items() if sizes[name] == size]
-        for kind, size in (("small", SMALL), ("large", LARGE))
+    names = {
+        "all": list(sizes),
+        "small": [name for name, size in sizes.items() if size == SMALL],
+        "large": [name for name, size in sizes.items() if size == LARGE],
     }
-    written = outcomes["planned"] + outcomes["as-stock"]
     return {
         "workloads": len(sizes),
         "pods": sum(sizes.values()),
-        "held": {"all": _spread(list(seconds.values())), **{kind: _spread(some) for kind, some in kinds.items()}},
-        "outcomes": dict(outcomes),
-        "completely_written": written / len(sizes),
+        "sizes": {"small": SMALL, "large": LARGE},
+        "held": {kind: _spread([seconds[name] for name in some]) for kind, some in names.items()},
+        "completely written": {kind: _written(outcomes, some) for kind, some in names.items()},
+        "outcomes": dict(Counter(outcomes.values())),
         "calibration_ms": calibration() * 1e3,
     }
+
+
+def _written(outcomes: Mapping[str, HoldOutcome], names: Sequence[str]) -> float:
+    """For which share of workloads all costs of the plan were written."""
+    return sum(outcomes[name] is HoldOutcome.PLANNED for name in names) / len(names)
 
 
 async def _shrink(client: Client, name: str, size: int, delay: float) -> float:
@@ -74,12 +84,6 @@ async def _shrink(client: Client, name: str, size: int, delay: float) -> float:
     started = time.perf_counter()
     await client.resize(ReplicaSet, name, size * 2 // 3, namespace=NAMESPACE)
     return time.perf_counter() - started
-
-
-def _outcomes(holder: ScaleDownHolder) -> Counter[str]:
-    count = holder.metrics.registry.get_sample_value
-    found = {each.value: count("trimtab_scaledown_requests_total", {"outcome": each.value}) for each in HoldOutcome}
-    return Counter({name: int(number) for name, number in found.items() if number})
 
 
 def _spread(seconds: list[float]) -> Mapping[str, float]:
@@ -116,6 +120,7 @@ async def _topologies(kubeconfig: Path, folder: Path) -> Mapping[str, Any]:
         "creation": _spread([seconds for _, seconds in made]),
         "without_subset": sum(subset == "none" for subset, _ in made),
         "status_writes": sum(report[2] for report in reports),
+        "conflicts": sum(report[3] for report in reports),
         "calibration_ms": calibration() * 1e3,
     }
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from functools import cache
 
-from bench.figures import Figure, against_calibration, best
+from bench.figures import Figure, Limit, against_calibration, best
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
@@ -33,21 +33,21 @@ def spread_5k() -> Figure:
         feasible = snapshot.nodes.known if refusals is None else (refusals.codes == 0) & snapshot.nodes.known
         return plugin.score(cycle, feasible)
 
-    return against_calibration(attempt, limit="≤ 0.1", repeat=100)
+    return against_calibration(attempt, limit=Limit(0.1), repeat=100)
 
 
 def place_5k() -> Figure:
     """The default profile, every filter and every score over all nodes, for one more pod."""
     snapshot, profile, rng = cluster(), default_profile(), random.Random(1)
     incoming = constrained("incoming").build()
-    return against_calibration(lambda: place(incoming, snapshot, profile, rng), limit="≤ 0.3", repeat=50)
+    return against_calibration(lambda: place(incoming, snapshot, profile, rng), limit=Limit(0.3), repeat=50)
 
 
 def place_many_5k() -> Figure:
     """5,000 pods in order, each counting the earlier ones: the time for one of them."""
     snapshot, profile, rng = cluster(), default_profile(), random.Random(1)
     pods = [constrained(f"new-{number}").build() for number in range(NODES)]
-    figure = against_calibration(lambda: place_many(pods, snapshot, profile, rng), limit="≤ 0.3", turns=3)
+    figure = against_calibration(lambda: place_many(pods, snapshot, profile, rng), limit=Limit(0.3), turns=3)
     return Figure(figure.value / len(pods), figure.unit, figure.calibration, figure.limit)
 
 
@@ -66,7 +66,7 @@ def defaults_vs_selectorspread() -> Figure:
         selector_spread.score(Cycle(incoming, snapshot), feasible)
 
     value, baseline = _alternately(with_defaults, with_selector_spread)
-    return Figure(value * 1e3, "ms", baseline * 1e3, "≤ 1.2 (the calibration is SelectorSpread)")
+    return Figure(value * 1e3, "ms", baseline * 1e3, Limit(1.2, "the calibration is SelectorSpread"))
 
 
 @cache

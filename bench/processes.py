@@ -134,7 +134,7 @@ class Start:
     def tree(self) -> dict[str, float]:
         """As JSON."""
         return {
-            "CPU s": round(self.cpu, 1),
+            "CPU s": round(self.cpu, 2),
             "ready after s": round(self.ready, 1),
             "MiB": round(self.resident),
             "peak MiB": round(self.peak),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from bench.figures import Figure, against_calibration
+from bench.figures import Figure, Limit, against_calibration
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.core import Service, ServiceSpec
 from trimtab.api.meta import ObjectMeta
@@ -35,12 +35,12 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def order_replicaset_10k() -> Figure:
     """10,000 pods of a ReplicaSet, from the snapshot's columns."""
-    return _replicaset(PODS, "≤ 1", repeat=5)
+    return _replicaset(PODS, Limit(1), repeat=5)
 
 
 def order_replicaset_100k() -> Figure:
     """Ten times as many."""
-    return _replicaset(10 * PODS, "≤ 15 × order-replicaset-10k", repeat=1)
+    return _replicaset(10 * PODS, Limit(15 * order_replicaset_10k().ratio, "15 × order-replicaset-10k"), repeat=1)
 
 
 def order_cloneset_10k() -> Figure:
@@ -53,14 +53,14 @@ def order_cloneset_10k() -> Figure:
         contenders = Contenders(view.pods, rows)
         order_contenders(contenders, ranker.ranks(contenders, view.nodes), view.pods.ready[rows])
 
-    return against_calibration(work, limit="≤ 2", repeat=5)
+    return against_calibration(work, limit=Limit(2), repeat=5)
 
 
 def plan_10k() -> Figure:
     """The plan for 6,000 of 10,000 pods over zones and hosts, with the reason for every victim."""
     view = crowd(PODS)
     workload = Workload.of_all(view, constraints=[Constraint(ZONE), Constraint(HOSTNAME)])
-    return against_calibration(lambda: plan(workload, view, replicas=6_000, now=to_ns(NOW)), limit="≤ 10")
+    return against_calibration(lambda: plan(workload, view, replicas=6_000, now=to_ns(NOW)), limit=Limit(10))
 
 
 def recomputed_1k() -> Figure:
@@ -76,10 +76,10 @@ def recomputed_1k() -> Figure:
     def work() -> None:
         plan(workload, view, policy, replicas=RECOMPUTED - REMOVED, now=to_ns(NOW))
 
-    return against_calibration(work, limit="≤ 100", turns=3)
+    return against_calibration(work, limit=Limit(100), turns=3)
 
 
-def _replicaset(size: int, limit: str, *, repeat: int) -> Figure:
+def _replicaset(size: int, limit: Limit, *, repeat: int) -> Figure:
     view = crowd(size)
     rows, now = np.arange(size), to_ns(NOW)
     return against_calibration(lambda: replicaset_order(view.pods, rows, rows, now), limit=limit, repeat=repeat)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench import growth, many, processes
 from bench.binding import comparison
+from bench.binding.cluster import CONSTRAINTS
 from bench.binding.comparison import Extent
 from bench.binding.contenders import TRIMTAB, TRIMTAB_PARTS
 from bench.binding.turns import LIMIT
@@ -32,6 +33,7 @@ class Options:
     control_plane: Path | None
     rounds: int
     pods: int
+    constraints: Sequence[str]
 
 
 def _growth(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it needs none
@@ -57,7 +59,9 @@ def _topologies(options: Options) -> Mapping[str, Any]:  # noqa: ARG001 - it nee
 def _binding(options: Options, **more: Any) -> Mapping[str, Any] | None:
     if options.control_plane is None:
         return None
-    return comparison.compare(options.control_plane, Extent(options.rounds, options.pods, **more)).tree()
+    return comparison.compare(
+        options.control_plane, Extent(options.rounds, options.pods, kinds=options.constraints, **more)
+    ).tree()
 
 
 def _binding_in_use(options: Options) -> Mapping[str, Any] | None:
@@ -93,9 +97,16 @@ def main() -> None:
     parser.add_argument("--control-plane", type=Path, help="a folder with etcd, kube-apiserver and kube-scheduler")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each scheduler with each kind of constraints")
     parser.add_argument("--pods", type=int, default=1_000, help="pods of a turn")
+    parser.add_argument(
+        "--constraints",
+        nargs="+",
+        choices=list(CONSTRAINTS),
+        default=list(CONSTRAINTS),
+        help="of the pods; all of them",
+    )
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
-    options = Options(given.control_plane, given.rounds, given.pods)
+    options = Options(given.control_plane, given.rounds, given.pods, given.constraints)
     for name in [given.only] if given.only else FIGURES:
         print(name, flush=True)
         measured = FIGURES[name](options)

@@ -12,12 +12,12 @@ import itertools
 import logging
 import statistics
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.figures import Figure
+from bench.figures import Figure, Limit
 from bench.scheduler import lab
 from bench.workers import for_each
 from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
@@ -34,6 +34,7 @@ from trimtab.kube.sessions import Session
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
+from trimtab.scaledown.intent.requests import BUDGET, HoldResult, ScaleDownRequest
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE
 from trimtab.scaledown.view import View
@@ -85,7 +86,8 @@ def _held(pods: int) -> Figure:
         f"  {pods} pods to {pods * 2 // 3}: held p50 {median:.3f} s, p99 {worst:.3f} s over {rounds} requests; "
         f"{found.written / rounds:.0f} costs written and {found.reverted / rounds:.0f} reverted a request"
     )
-    return Figure(worst, "s (p99)", found.plain, "≤ 2 s (the calibration writes as many annotations and no more)")
+    limit = Limit(BUDGET, "the calibration writes as many annotations and no more", is_of_value=True)
+    return Figure(worst, "s (p99)", found.plain, limit)
 
 
 async def _measure(kubeconfig: Path, size: int) -> _Measurement:
@@ -121,8 +123,17 @@ async def _plain(client: Client, count: int) -> float:
 
 
 @asynccontextmanager
-async def serving(client: Client, rates: Rates) -> AsyncIterator[tuple[View, ScaleDownHolder]]:
-    """The webhook for scale-downs, in this process."""
+async def serving(
+    client: Client, rates: Rates, *, observe: Callable[[ScaleDownRequest, HoldResult], None] | None = None
+) -> AsyncIterator[tuple[View, ScaleDownHolder]]:
+    """The webhook for scale-downs, in this process; `observe` is called with each request and its result."""
+
+    async def hold(request: ScaleDownRequest) -> HoldResult:
+        result = await holder.hold(request)
+        if observe:
+            observe(request, result)
+        return result
+
     view = View(client)
     holder = ScaleDownHolder(client, view, defaults=LEVEL_EVERYONE, settings=HoldSettings(patience=0.0, rates=rates))
     certificates = ManagedCertificates(
@@ -132,7 +143,7 @@ async def serving(client: Client, rates: Rates) -> AsyncIterator[tuple[View, Sca
         names=["127.0.0.1"],
         configurations=[("ValidatingWebhookConfiguration", NAME)],
     )
-    edge = AdmissionServer(ScaleReviews(holder.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    edge = AdmissionServer(ScaleReviews(hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
     tasks = [asyncio.ensure_future(each) for each in (view.run(), holder.run(), edge.run())]
     try:
         await view.wait_synced()

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from bench.figures import Figure
+from bench.figures import Figure, Limit
 from bench.workers import for_each
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
@@ -42,7 +42,8 @@ def bound_on_the_lab() -> Figure:
     """2,000 pods with soft zone and hostname constraints; the calibration is as many bindings without a decision."""
     with lab() as kubeconfig:
         scheduled, bound = asyncio.run(_measure(kubeconfig))
-    return Figure(scheduled, "pods/s", bound, "≥ 300 pods/s (the calibration binds without deciding)")
+    limit = Limit(300, "the calibration binds without deciding", is_minimum=True, is_of_value=True)
+    return Figure(scheduled, "pods/s", bound, limit)
 
 
 async def _measure(kubeconfig: Path) -> tuple[float, float]:

@@ -36,7 +36,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from bench.figures import Figure, calibration, cpu_seconds
+from bench.figures import Figure, Limit, calibration, cpu_seconds
 from bench.workers import worker
 from trimtab.admission.certificate_authority import KeyPair, make_authority, sign
 from trimtab.admission.certificates import FileCertificates
@@ -108,14 +108,14 @@ class Load:
 
 def admission_p99() -> Figure:
     """Milliseconds in which 99 of 100 reviews were answered."""
-    return Figure(_on_the_lab().share(0.99) * 1e3, "ms", calibration() * 1e3, "value <= 1000")
+    return Figure(_on_the_lab().share(0.99) * 1e3, "ms", calibration() * 1e3, Limit(1_000, is_of_value=True))
 
 
 def creation_p99() -> Figure:
     """Milliseconds that webhooks add to 99 of 100 creations; the calibration is what these take without."""
     load = _on_the_lab()
     plain = p99(load.plain)
-    return Figure((p99(load.calls) - plain) * 1e3, "ms", plain * 1e3, "value < 1000")
+    return Figure((p99(load.calls) - plain) * 1e3, "ms", plain * 1e3, Limit(1_000, is_of_value=True))
 
 
 def p99(seconds: list[float]) -> float:
@@ -125,17 +125,17 @@ def p99(seconds: list[float]) -> float:
 
 def creation_while_stopped() -> Figure:
     """Milliseconds that the longest creation took while the webhooks were stopped."""
-    return Figure(max(_on_the_lab().stopped) * 1e3, "ms", calibration() * 1e3, "value <= 1100")
+    return Figure(max(_on_the_lab().stopped) * 1e3, "ms", calibration() * 1e3, Limit(1_100, is_of_value=True))
 
 
 def status_writes() -> Figure:
     """Conditional writes for all pods together; the calibration is the number of pods."""
-    return Figure(_on_the_lab().writes, "writes", PODS, "ratio < 0.5")
+    return Figure(_on_the_lab().writes, "writes", PODS, Limit(0.5))
 
 
 def without_subset() -> Figure:
     """Pods that were admitted without a subset, for lack of time; the calibration is the number of pods."""
-    return Figure(_on_the_lab().without_subset, "pods", PODS, "value = 0")
+    return Figure(_on_the_lab().without_subset, "pods", PODS, Limit(0))
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,48 @@ So do interpreters. Those of distributions and of container images are compiled 
 that is not (pyenv's default, for example) takes up to one and a half times as long, and its calibration as well.
 Publish with the former: `make install PYTHON=/usr/bin/python3` in a clone of its own, and the benchmarks there.
 """
+_BEFORE = """
+## Before and after one cache
+
+What the processes took when every part had watches and copies of its own, and what they take now, on the same kind of
+machine. Rates stand beside kube-scheduler's of the same run.
+
+| | before | now |
+|---|---|---|
+"""
+_BEFORE_ROWS: Sequence[tuple[str, str, Callable[[Mapping[str, Any]], object]]] = (
+    ("all in one: MiB", "647", lambda results: _set(results, "all-in-one")["MiB"]),
+    ("all in one: watches of pods", "6", lambda results: _set(results, "all-in-one")["watches of pods"]),
+    ("all in one: connections", "46", lambda results: _set(results, "all-in-one")["connections"]),
+    ("all in one: CPU at the start, s", "26", lambda results: _set(results, "all-in-one")["CPU s"]),
+    ("webhooks: MiB", "275", lambda results: _set(results, "webhooks")["MiB"]),
+    ("webhooks: ready after, s", "12.6", lambda results: _set(results, "webhooks")["ready after s"]),
+    ("controllers: MiB", "337", lambda results: _set(results, "controllers")["MiB"]),
+    ("scheduler: MiB", "160", lambda results: _set(results, "scheduler")["MiB"]),
+    ("a pod in the cache: KiB", "3.6", lambda results: f"{_figure(results, 'cache-memory-50k'):.2f}"),
+    ("soft constraints: pods a second", "155–183 beside 59–75", lambda results: _rates(results, "soft")),
+    ("hard constraint: pods a second", "139–156 beside 54–65", lambda results: _rates(results, "hard")),
+    ("no constraints: pods a second", "153–156 beside 119–143", lambda results: _rates(results, "none")),
+)
+"""What, its value before, and the one of today."""
 _BINDING = """
 ## Pods created and bound end to end
 
 5,000 nodes without kubelets; eight clients create pods of one workload, and a watch shows when the last has a node. The
 schedulers take turns on one control plane, each alone, with one configuration file and no limit of requests. Everything
-shares the machine: etcd, the API server, the clients and the scheduler. *Limit* is what the API server alone can take:
-the clients bind each pod themselves, without a scheduler. CPU is in milliseconds a pod, by process.
+shares the machine: etcd, the API server, the clients and the scheduler. *Limit* is what the API server takes from the
+same clients if they bind each pod themselves, without a scheduler. CPU is in milliseconds a pod, of all processes and
+by process; *peak MiB* is the scheduler's memory.
 
 A turn ends with the last binding. Trimtab binds first: while pods are being bound, for half a minute at most, their
-events wait. *With events* counts until the last of them is written, too, by either scheduler. Rows of Trimtab without
-this figure were measured before that: its events were written beside the bindings.
+events wait. So rate and CPU are shown twice for either scheduler: until the last pod has a node, and *with events*,
+until the last event of these pods is written, too.
 """
 _BINDING_ROWS = """
 ### {title}
 
-| constraints | | pods a second | median | of kube-scheduler's | with events | CPU | peak MiB of the scheduler |
-|---|---|---|---|---|---|---|---|
+| constraints | | pods a second | median | of kube-scheduler's | with events | CPU | CPU with events | peak MiB |
+|---|---|---|---|---|---|---|---|---|
 """
 _PARTS = """
 ### Where Trimtab's time goes
@@ -48,8 +73,10 @@ parsing responses and sending the bodies of requests; what the HTTP client does 
 event. *Rest* is the event loop, system calls on sockets, and other threads. The process counts the parts itself, which
 takes time, too: *all, not counted* is the CPU of the process in turns without that.
 
-The process computes in one thread: *one core* is what it could bind if a core were its own, and *limit* what the API
-server alone can take on this machine. The lower of the two is the most that can be expected.
+*All processes* is what etcd, the API server, the clients and the scheduler use for a pod together. They share the
+processors, and *all processors* divides the machine's by that: it is the most that can be bound here. If the scheduler
+took no time, and the others as much as now, it would be *without the scheduler*. *One core* is what the process, which
+computes in one thread, could bind if a core were its own.
 
 """
 _PROCESSES = """
@@ -78,10 +105,11 @@ _SCALE_DOWNS = """
 ## Many scale-downs at once
 
 ReplicaSets on the lab that are scaled down by a third within one second, every tenth of them large, held by one webhook
-process with the limits of an installation. Times are what the caller of `/scale` waits, in seconds.
+process with the limits of an installation. Times are what the caller of `/scale` waits, in seconds; the last column has
+the share of workloads for which all costs of the plan were written.
 
-| workloads | p50 | p99 | longest |
-|---|---|---|---|
+| workloads | p50 | p99 | longest | completely written |
+|---|---|---|---|---|
 """
 _TOPOLOGIES = """
 ## Many UnitedTopologies at once
@@ -107,6 +135,8 @@ def generate() -> str:
     """The text of the page."""
     results = json.loads(SOURCE.read_text(encoding="utf-8"))
     text = HEADING
+    if {"binding", "processes", "figures"} <= results.keys():
+        text += _BEFORE + "".join(f"| {name} | {before} | {now(results)} |\n" for name, before, now in _BEFORE_ROWS)
     if "binding" in results:
         text += _BINDING
     for found in (results[name] for name in ("binding", "binding-in-use") if name in results):
@@ -114,7 +144,7 @@ def generate() -> str:
         text += _machine(found)
     if "binding-parts" in results:
         found = results["binding-parts"]
-        text += _PARTS + "\n".join(_parts(found["rows"])) + "\n" + _machine(found)
+        text += _PARTS + "\n".join(_parts(found["rows"], found["machine"]["cores"])) + "\n" + _machine(found)
     if "processes" in results:
         text += _PROCESSES
     for found in (results[name] for name in ("processes", "processes-large") if name in results):
@@ -133,6 +163,21 @@ def generate() -> str:
     return text
 
 
+def _set(results: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What a process with these components takes."""
+    return results["processes"]["sets"][name]  # type: ignore[no-any-return]
+
+
+def _figure(results: Mapping[str, Any], name: str) -> float:
+    return next(float(row["value"]) for row in results["figures"]["rows"] if row["name"] == name)
+
+
+def _rates(results: Mapping[str, Any], constraints: str) -> str:
+    """The median rates of both schedulers."""
+    rates = {row["contender"]: _median(row) for row in results["binding"]["rows"] if row["constraints"] == constraints}
+    return f"{rates['trimtab']:.0f} beside {rates['kube-scheduler']:.0f}"
+
+
 def _figures(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     for row in rows:
         value, beside = f"{row['value']:.3g} {row['unit']}", f"{row['calibration']:.3g}"
@@ -140,20 +185,26 @@ def _figures(rows: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _scale_downs(results: Mapping[str, Any]) -> Iterator[str]:
+    sizes = results["sizes"]
     for name, times in results["held"].items():
-        yield f"| {name} | {_times(times)} |"
+        kind = f"{name}, {sizes[name]} pods" if name in sizes else name
+        yield f"| {kind} | {_times(times)} | {results['completely written'][name]:.0%} |"
     outcomes = ", ".join(f"{name} {count}" for name, count in results["outcomes"].items())
-    yield f"\n{results['workloads']} workloads with {results['pods']:,} pods: {outcomes}. All costs were written for "
-    yield f"{results['completely_written']:.0%}; calibration {results['calibration_ms']:.2f} ms."
+    yield (
+        f"\n{results['workloads']} workloads with {results['pods']:,} pods: {outcomes}; "
+        f"calibration {results['calibration_ms']:.2f} ms."
+    )
 
 
 def _topologies(results: Mapping[str, Any]) -> Iterator[str]:
     yield f"| reviews, in the webhooks | {_times(results['reviews'])} |"
     yield f"| creations, for the client | {_times(results['creation'])} |"
     rate = results["creations"] / results["seconds"]
-    yield f"\n{results['topologies']} UnitedTopologies, {results['creations']:,} pods, {rate:.0f} a second; without a "
-    yield f"subset for lack of time: {results['without_subset']}. Status writes: {results['status_writes']};"
-    yield f"calibration {results['calibration_ms']:.2f} ms."
+    yield (
+        f"\n{results['topologies']} UnitedTopologies, {results['creations']:,} pods, {rate:.0f} a second; without a "
+        f"subset for lack of time: {results['without_subset']}. Status writes: {results['status_writes']:,}, of which "
+        f"{results.get('conflicts', 0):,} conflicted; calibration {results['calibration_ms']:.2f} ms."
+    )
 
 
 def _times(times: Mapping[str, float]) -> str:
@@ -161,18 +212,26 @@ def _times(times: Mapping[str, float]) -> str:
 
 
 def _binding_title(results: Mapping[str, Any]) -> str:
-    existing = results["existing pods"]
-    return f"{existing:,} pods of the workload have a node already" if existing else "The first pods of a cluster"
+    existing, pods = results["existing pods"], results.get("pods of a turn", 1_000)
+    state = f"{existing:,} pods of the workload have a node already" if existing else "The first pods of a cluster"
+    return f"{state}, {pods:,} pods a turn"
 
 
 def _binding(rows: list[Mapping[str, Any]]) -> Iterator[str]:
     peers = {row["constraints"]: _median(row) for row in rows if row["contender"] == "kube-scheduler"}
     for row in rows:
-        cpu = ", ".join(f"{name} {value}" for name, value in row["CPU ms a pod"].items())
+        cpu = _cpu(row["CPU ms a pod"])
         listed, median = " ".join(f"{rate:.0f}" for rate in row["pods a second"]), _median(row)
         name, ratio = f"{row['constraints']} | {row['contender']}", median / peers[row["constraints"]]
-        memory = row["peak MiB"] or ""
-        yield f"| {name} | {listed} | {median:.0f} | {ratio:.1f} × | {_with_events(row)} | {cpu} | {memory} |"
+        events = f"{_with_events(row)} | {cpu} | {_cpu(row.get('CPU ms a pod with events', {}))}"
+        yield f"| {name} | {listed} | {median:.0f} | {ratio:.2f} × | {events} | {row['peak MiB'] or ''} |"
+
+
+def _cpu(used: Mapping[str, float]) -> str:
+    """The milliseconds of all processes, and of each."""
+    if not used:
+        return ""
+    return f"{sum(used.values()):.1f}: " + ", ".join(f"{name} {value}" for name, value in used.items())
 
 
 def _with_events(row: Mapping[str, Any]) -> str:
@@ -183,7 +242,7 @@ def _with_events(row: Mapping[str, Any]) -> str:
     return f"{statistics.median(rates):.0f}" + (f" ({missing} missing)" if missing else "")
 
 
-def _parts(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+def _parts(rows: list[Mapping[str, Any]], cores: int) -> Iterator[str]:
     limits, plain, counted = (
         [row for row in rows if row["contender"] == name] for name in ("limit", "trimtab", "trimtab-parts")
     )
@@ -194,8 +253,13 @@ def _parts(rows: list[Mapping[str, Any]]) -> Iterator[str]:
         yield _line(name, [each[name] for each in parts])
     yield _line("all", [sum(each.values()) for each in parts])
     used = [row["CPU ms a pod"]["trimtab"] for row in plain]
+    together = [sum(row["CPU ms a pod"].values()) for row in plain]
     yield _line("all, not counted", used)
+    yield _line("all processes", together)
     yield _line("pods a second", [_median(row) for row in plain], 0)
+    yield _line("all processors, pods a second", [cores * 1e3 / each for each in together], 0)
+    free = [cores * 1e3 / (each - own) for each, own in zip(together, used, strict=True)]
+    yield _line("without the scheduler, pods a second", free, 0)
     yield _line("one core, pods a second", [1e3 / each for each in used], 0)
     yield _line("limit, pods a second", [_median(row) for row in limits], 0)
 

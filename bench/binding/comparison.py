@@ -35,7 +35,13 @@ class Comparison:
         """The results as JSON: for each scheduler and kind of constraints the rates, CPU and memory."""
         pairs = dict.fromkeys((turn.contender, turn.constraints) for turn in self.turns)
         rows = [_row(contender, constraints, self.of(contender, constraints)) for contender, constraints in pairs]
-        return {"controlPlane": self.control_plane, "existing pods": self.existing, "rows": rows}
+        pods = max(turn.pods for turn in self.turns)
+        return {
+            "controlPlane": self.control_plane,
+            "existing pods": self.existing,
+            "pods of a turn": pods,
+            "rows": rows,
+        }
 
 
 def _row(contender: str, constraints: str, turns: Sequence[Turn]) -> Mapping[str, Any]:
@@ -51,7 +57,9 @@ def _row(contender: str, constraints: str, turns: Sequence[Turn]) -> Mapping[str
 
 
 def _events(turns: Sequence[Turn]) -> Mapping[str, Any]:
+    """What counts until the events of the bound pods are written, too."""
     return {
+        "CPU ms a pod with events": _ms_a_pod(turns, lambda turn: turn.event_cpu),
         "with events a second": [round(turn.event_rate, 1) for turn in turns],
         "without an event": [turn.pods - turn.events for turn in turns],
     }

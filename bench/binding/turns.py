@@ -24,7 +24,7 @@ LIMIT = "limit"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The result of one turn; CPU seconds and MiB by process."""
+    """The result of one turn; CPU seconds by process until the last pod had a node."""
 
     contender: str
     constraints: str
@@ -36,6 +36,8 @@ class Turn:
     """CPU seconds of the scheduler by part, if it counts them."""
     event_seconds: float = 0.0
     """Seconds until the last event of the bound pods was written, too."""
+    event_cpu: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds by process until then."""
     events: int = 0
     """How many of the pods have such an event then."""
 
@@ -76,21 +78,21 @@ class Course:
             started = time.perf_counter()
             send_all(self.address, requests, CLIENTS)
             ended = assigned.wait(WARM_UP + pods, _TURN_SECONDS)
-            after, later = self._usage(contender, pid), contenders.parts(contender, self.plane, pid)
+            bound, later = self._usage(contender, pid), contenders.parts(contender, self.plane, pid)
             assigned.close()
             events = wait_for_events(self.address, NAMESPACE, WARM_UP + pods)
-        cpu = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}
-        used = {name: later[name] - parts[name] for name in later}
+            written = self._usage(contender, pid)
         return Turn(
             contender,
             constraints,
             pods,
-            ended - started,
-            cpu,
-            after[contender].peak_mib,
-            used,
-            max(ended, events.last) - started,
-            events.count - WARM_UP,
+            seconds=ended - started,
+            cpu=_used(before, bound),
+            peak_mib=written[contender].peak_mib,
+            parts={name: later[name] - parts[name] for name in later},
+            event_seconds=max(ended, events.last) - started,
+            event_cpu=_used(before, written),
+            events=events.count - WARM_UP,
         )
 
     def bind_only(self, constraints: str, pods: int) -> Turn:
@@ -105,8 +107,7 @@ class Course:
             ended = assigned.wait(pods, _TURN_SECONDS)
             after = self._usage()
             assigned.close()
-        cpu = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}
-        return Turn(LIMIT, constraints, pods, ended - started, cpu)
+        return Turn(LIMIT, constraints, pods, ended - started, _used(before, after))
 
     def _pods(self, constraints: str, turn: str, count: int, prefix: str = "web") -> list[bytes]:
         return cluster.pod_requests(self.address, NAMESPACE, constraints, turn, count, prefix)
@@ -125,3 +126,8 @@ class Course:
         finally:
             send_all(self.address, [cluster.deletion_request(self.address, NAMESPACE, turn)], 1)
             send_all(self.address, [cluster.event_deletion_request(self.address, NAMESPACE)], 1)
+
+
+def _used(before: Mapping[str, Usage], after: Mapping[str, Usage]) -> Mapping[str, float]:
+    """The CPU seconds of each process in between."""
+    return {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}

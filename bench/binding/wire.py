@@ -6,6 +6,7 @@ read only as far as their status and length, and the events of a watch are count
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import ssl
@@ -190,22 +191,29 @@ class WrittenEvents:
 
 
 def wait_for_events(address: Address, namespace: str, expected: int) -> WrittenEvents:
-    """Wait until so many pods have an event that says where they are, or no further one is written.
+    """Wait until a namespace has so many events, or no further one is written; then count those of bound pods.
 
-    They are listed, not watched: a watch beside the turn would take time from it.
+    They are neither watched nor listed before: that would take time from those who write them.
     """
-    path = f"/api/v1/namespaces/{namespace}/events?{urlencode({'fieldSelector': 'reason=Scheduled'})}"
     connection = HTTPSConnection(address.host, address.port, context=address.context)
-    found = WrittenEvents(0, time.perf_counter())
-    while found.count < expected and time.perf_counter() - found.last < _QUIET:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read()
-        if response.status != HTTPStatus.OK:
-            raise UnexpectedResponseError(body[:600].decode(errors="replace"))
-        count = body.count(_SCHEDULED)
-        if count > found.count:
-            found = WrittenEvents(count, time.perf_counter())
+    path = f"/api/v1/namespaces/{namespace}/events"
+    count, last = 0, time.perf_counter()
+    while count < expected and time.perf_counter() - last < _QUIET:
+        page = json.loads(_read(connection, f"{path}?limit=1"))
+        found = len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
+        if found > count:
+            count, last = found, time.perf_counter()
         time.sleep(_INTERVAL)
+    selector = urlencode({"fieldSelector": "reason=Scheduled"})
+    written = _read(connection, f"{path}?{selector}").count(_SCHEDULED)
     connection.close()
-    return found
+    return WrittenEvents(written, last)
+
+
+def _read(connection: HTTPSConnection, path: str) -> bytes:
+    connection.request("GET", path)
+    response = connection.getresponse()
+    body = response.read()
+    if response.status != HTTPStatus.OK:
+        raise UnexpectedResponseError(body[:600].decode(errors="replace"))
+    return body
