@@ -145,7 +145,7 @@ async def run_together(*stages: Iterable[Coroutine[Any, Any, None]]) -> None:
             for tasks in running:
                 await cancel(*tasks)
         finally:
-            await cancel(*chain(*running))
+            await cancel(*(task for task in chain(*running) if not task.done()))
 
 
 class ComponentGroup:
