@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from aiohttp import web
 
 from trimtab.admission import self_check
@@ -263,7 +264,8 @@ class AdmissionServer:
         try:
             if self._since(started) >= budget:
                 raise TimeoutError
-            response = await self._deadlines.within(budget, started, hook.decide(request))
+            timed = msgspec.structs.replace(request, arrived=started)
+            response = await self._deadlines.within(budget, started, hook.decide(timed))
         except TimeoutError:
             reason = f"no decision within {budget:g} s"
             return self._admit(hook, request, reason, ReviewOutcome.LATE, self._since(started))

@@ -33,7 +33,8 @@ from trimtab.scaledown.intent.delivery import RESERVE
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
-from trimtab.scaledown.intent.requests import ScaleDownRequest
+from trimtab.scaledown.intent.requests import ANSWER, ScaleDownRequest
+from trimtab.scaledown.intent.reviews import SKIPPED
 from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
@@ -817,6 +818,44 @@ async def test_the_error_of_a_plan_whose_costs_are_forbidden_is_reported(cluster
     cluster.product.refuse = None
     await cluster.held(cluster.holder.hold(await cluster.request(9)))
     assert [each.error for each in cluster.delivered[1:]] == [""]
+
+
+@pytest.mark.parametrize("reading", [0.0, 0.15, 0.5])
+async def test_the_budget_counts_from_the_arrival_of_the_review(cluster: ScaleCluster, reading: float) -> None:
+    """Reading may take long, or the event loop may be late: the answer has the warnings of the plan all the same."""
+    cluster.product.hold("pods")
+    cluster.reading = reading
+    _, took = await cluster.held(cluster.user.resize(Deployment, "web", 9, namespace="default"))
+    cluster.product.resume()
+    assert took == pytest.approx(2.0 - ANSWER - reading, abs=0.03)
+    assert not any(SKIPPED in warning for answer in cluster.answers for warning in answer)
+    assert outcomes(cluster) == {"partial": 1}
+
+
+async def test_a_late_review_does_not_wait_for_another_one(cluster: ScaleCluster) -> None:
+    """Half of its budget has passed: there would be no time to write costs."""
+    cluster.product.hangs = lambda request: request.method == "PATCH"
+    first = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.settle()
+    late = await cluster.request(8, arrived=cluster.clock.monotonic() - round(0.9 * SECOND))
+    held, took = await cluster.held(cluster.holder.hold(late))
+    assert held.outcome is HoldOutcome.BUSY
+    assert took == pytest.approx(0.1, abs=0.03)
+    await cancel(first)
+
+
+async def test_the_costs_of_a_decision_that_is_given_up_are_reverted(cluster: ScaleCluster) -> None:
+    """The plan is tracked from its first write: where the request is not stored, its costs do not stay."""
+    cluster.product.hold("pods")
+    holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.clock.advance(0.5)
+    await cancel(holding)
+    cluster.product.resume()
+    await cluster.settle()
+    assert len(await cluster.costs()) == 3
+    await cluster.clock.advance(60)
+    await cluster.settle()
+    assert (await cluster.costs(), await cluster.plan_annotations()) == ([], [])
 
 
 async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(cluster: ScaleCluster) -> None:
