@@ -77,7 +77,7 @@ class PlanDelivery:
 
     async def deliver(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> HoldResult:
         """Put the costs of these plans in place, and return when the request may be answered."""
-        key, settle, budget = checked.key, self._settle_time.seconds, checked.budget
+        key, settle, budget = checked.key, self._settle(checked.budget), checked.budget
         annotation = self._new_annotation(checked)
         changes = [*_new_costs(annotation, plans), *self._adopted_costs(key, annotation, plans)]
         plan = self._open_plan(annotation.plan, checked, plans)
@@ -88,7 +88,7 @@ class PlanDelivery:
             is_complete = await self._is_seen(report, budget) and report.is_complete
             has_costs = bool(report.versions) or any(each.relied_on for each in plans)
             announced, _ = await asyncio.gather(
-                self._announcement(plans, report, budget), self._settle(budget, settle if has_costs else 0.0)
+                self._announcement(plans, report, budget), self._wait_settled(budget, settle if has_costs else 0.0)
             )
         finally:
             self._tracker.answer(key, plan, is_complete=is_complete)
@@ -237,7 +237,11 @@ class PlanDelivery:
         is_whole = is_complete and all(each.delivery is not None for each in plans)
         return HoldResult(HoldOutcome.PLANNED if is_whole else HoldOutcome.PARTIAL, warnings, error)
 
-    async def _settle(self, budget: TimeBudget, seconds: float) -> None:
+    def _settle(self, budget: TimeBudget) -> float:
+        """The settle time of a request: a policy may have shortened its budget."""
+        return self._settle_time.within(budget.seconds - RESERVE)
+
+    async def _wait_settled(self, budget: TimeBudget, seconds: float) -> None:
         if seconds:
             await self._clock.sleep(min(seconds, budget.until_answer()))
 
@@ -263,7 +267,7 @@ class PlanDelivery:
 
     async def _write(self, changes: Sequence[CostChange], budget: TimeBudget) -> WriteReport:
         """Write while there is time, and as many as the rate limit allows: every prefix is a plan of its own."""
-        until = budget.moment(budget.seconds - self._settle_time.seconds - RESERVE)
+        until = budget.moment(budget.seconds - self._settle(budget) - RESERVE)
         with self._limits.writing(len(changes)) as allowed:
             report = await self._writer.write(changes[:allowed], until=until)
         report.late += len(changes) - allowed

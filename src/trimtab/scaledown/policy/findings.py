@@ -64,7 +64,9 @@ class PolicyInspector:
 
     def inspect(self, policy: ScaleDownPolicy) -> Findings:
         """Everything that the status of a policy reports."""
-        wrong = tuple(str(fault) for fault in faults(policy, self._registry, self._view.owners))
+        settle = self._groups.defaults.settle_milliseconds
+        problems = faults(policy, self._registry, self._view.owners, settle_milliseconds=settle)
+        wrong = tuple(str(fault) for fault in problems)
         if wrong:
             return Findings(faults=wrong)
         own_key = key_of(policy)

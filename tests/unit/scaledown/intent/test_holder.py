@@ -722,6 +722,27 @@ async def test_the_settle_time_always_leaves_time_to_write() -> None:
     await cluster.close()
 
 
+async def test_a_policy_with_a_short_budget_has_time_to_write(cluster: ScaleCluster) -> None:
+    """A settle time that has become longer than that budget leaves half of it, less what is reserved, for writing."""
+    for _ in range(9):
+        cluster.holder.settle_time.record_miss()
+    await short_budget(cluster, 600)
+    assert await cluster.scale(6) < 0.6
+    assert await cluster.spread() == (2, 2, 2)
+    assert outcomes(cluster) == {"planned": 1}
+
+
+async def short_budget(cluster: ScaleCluster, milliseconds: int) -> None:
+    """A policy that holds requests for so many milliseconds at most."""
+    spec = {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "budgetMilliseconds": milliseconds,
+    }
+    kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy"}
+    await cluster.user.create(POLICIES, {**kind, "metadata": {"name": "web"}, "spec": spec}, namespace="default")
+    await cluster.advance(1)
+
+
 async def test_a_foreign_cost_is_never_overwritten(cluster: ScaleCluster) -> None:
     """The plan is made around it."""
     chosen = (await cluster.pods())[0].metadata.name

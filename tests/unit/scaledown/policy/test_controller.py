@@ -112,6 +112,21 @@ async def test_a_policy_that_cannot_work_reports_what_to_do(
     assert await cluster.costs() == {}
 
 
+@pytest.mark.parametrize(
+    ("delivery", "reason"), [pytest.param("OnScaleIntent", "Invalid"), pytest.param("Continuous", "Ranking")]
+)
+async def test_a_budget_without_time_for_writing_costs_is_reported(
+    cluster: PolicyCluster, delivery: str, reason: str
+) -> None:
+    """By the settle time of the configuration, which the schema does not know; costs that are kept are in place."""
+    cluster.controller.configure(Defaults(settle_milliseconds=300))
+    await cluster.deploy(3)
+    await cluster.policy(delivery=delivery, budgetMilliseconds=500)
+    _, found, message = await ready(cluster)
+    assert found == reason
+    assert ("spec.budgetMilliseconds: 500 leaves no time" in message) == (reason == "Invalid")
+
+
 @pytest.mark.parametrize("weight", [0, -1, 1001])
 async def test_a_weight_that_cannot_be_is_refused_by_the_server(cluster: PolicyCluster, weight: int) -> None:
     """By the schema."""
