@@ -18,10 +18,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
 from trimtab.api.annotations import PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND, Clock, within
+from trimtab.kube.threads import compute_beside
 from trimtab.ranking.costs import Side
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
@@ -258,12 +260,10 @@ class PlanDelivery:
         if self._executor is None:
             return _worst(plans, written, snapshot)
         try:
-            return await within(self._clock, left, self._compute(plans, written, snapshot.copy()))
+            worst = compute_beside(self._executor, snapshot, partial(_worst, plans, written))
+            return await within(self._clock, left, worst)
         except TimeoutError:
             return _WORST_UNKNOWN
-
-    async def _compute(self, plans: Sequence[ControllerPlan], written: Set[str], snapshot: Snapshot) -> str:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, _worst, plans, written, snapshot)
 
     async def _write(self, changes: Sequence[CostChange], budget: TimeBudget) -> WriteReport:
         """Write while there is time, and as many as the rate limit allows: every prefix is a plan of its own."""
