@@ -21,7 +21,7 @@ from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown.continuous import numbering
 from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
 from trimtab.scaledown.continuous.carriers import cost_of, number_of
-from trimtab.scaledown.pod_costs import PolicyCost, policy_cost
+from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, has_policy_annotation, policy_cost
 from trimtab.scaledown.sources import Values
 from trimtab.scaledown.sources.signals import signals_of
 from trimtab.snapshot import Snapshot
@@ -150,7 +150,7 @@ class WantedCosts:
     """The pods whose costs are to be reverted: they have no rank, or a cost in another carrier."""
     costs: Mapping[str, int] = field(default_factory=dict)
     on_pods: Sequence[PolicyCost] = ()
-    """The same as they are written to pods, where the carrier is an annotation."""
+    """Those that pods do not have yet, as they are written to them, where the carrier is an annotation."""
 
 
 def wanted_costs(
@@ -164,12 +164,19 @@ def wanted_costs(
     """What is to be written to a group with these ranks; the other arguments are those of `costs`."""
     if not ranks.is_complete and carrier is Carrier.ANNOTATION:
         return WantedCosts(ranks)
-    outdated = [pod for pod in pods if pod.key not in ranks.ranks]
-    outdated += [pod for pod in pods if pod.key in ranks.ranks and is_misplaced(pod, carrier)]
+    written = [pod for pod in pods if has_policy_annotation(pod)]
+    outdated = [pod for pod in written if pod.key not in ranks.ranks]
+    outdated += [pod for pod in written if pod.key in ranks.ranks and is_misplaced(pod, carrier)]
     wanted = costs(pods, ranks, carrier, bands, present)
     if carrier not in CARRIER_KEYS:
         return WantedCosts(ranks, outdated, wanted)
-    return WantedCosts(ranks, outdated, wanted, pod_costs(pods, wanted, policy, carrier, recompute=ranks.recompute))
+    on_pods = pod_costs(pods, wanted, policy, carrier, recompute=ranks.recompute)
+    return WantedCosts(ranks, outdated, wanted, [each for each in on_pods if _is_unwritten(each)])
+
+
+def _is_unwritten(cost: PolicyCost) -> bool:
+    """Whether a pod does not have its cost yet; one that another program has given a cost is reported."""
+    return apply_policy_patch(cost) is not None or carrier_cost_owner(cost.pod, cost.carrier) is CostOwner.OTHER
 
 
 def is_misplaced(pod: Pod, carrier: Carrier) -> bool:
