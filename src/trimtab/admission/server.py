@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from aiohttp import web
 
 from trimtab.admission import self_check
@@ -276,7 +277,8 @@ class AdmissionServer:
         try:
             if self._since(started) >= budget:
                 raise TimeoutError
-            response = await self._deadlines.within(budget, started, hook.decide(request))
+            timed = msgspec.structs.replace(request, arrived=started)
+            response = await self._deadlines.within(budget, started, hook.decide(timed))
         except TimeoutError:
             return self._admit(hook, request, _late(budget), ReviewOutcome.LATE, self._since(started))
         except Exception as error:

@@ -91,6 +91,9 @@ class AdmissionRequest(Model):
     old_object: Document | None = None
     dry_run: bool = False
     options: Document | None = None
+    arrived: int | None = None
+    """When its first byte arrived, on the monotonic clock of the server. Not part of a review: the server sets it,
+    whatever a review says."""
 
 
 class AdmissionResponse(Model):

@@ -23,7 +23,15 @@ from trimtab.api.default_constraints import DefaultConstraintSettings
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.model import Model
-from trimtab.api.scaledown import UNSUPPORTED_KINDS, Mode, StrategySpec, WhenUnranked, strategy_problems
+from trimtab.api.scaledown import (
+    RESERVED_MILLISECONDS,
+    UNSUPPORTED_KINDS,
+    Mode,
+    StrategySpec,
+    WhenUnranked,
+    budget_problems,
+    strategy_problems,
+)
 from trimtab.api.unitedtopology.privileges import FIELDS, PatchField
 from trimtab.api.workloads import MAX_WORKLOADS, ReplicaSetOwners, WorkloadKind
 
@@ -38,9 +46,6 @@ FEATURE_GATES: Mapping[str, bool] = {
     "EvenPodsSpread": True,
 }
 """The feature gates and their defaults."""
-
-RESERVED_MILLISECONDS = 200
-"""Milliseconds of the budget of a scale request that are reserved for the response."""
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DEFAULT_NAME = "default"
@@ -419,7 +424,7 @@ def _scale_down_problems(settings: ScaleDown) -> Iterator[InvalidError]:
         at = f"scaleDown.defaultPolicies[{index}]"
         if policy.name in [other.name for other in settings.default_policies[:index]]:
             yield InvalidError(f"{at}.name", f'"{policy.name}" is used twice; give each policy a unique name')
-        yield from _policy_problems(policy, at)
+        yield from _policy_problems(policy, at, settings.settle_milliseconds)
 
 
 def _is_network(text: str) -> bool:
@@ -430,13 +435,16 @@ def _is_network(text: str) -> bool:
     return True
 
 
-def _policy_problems(policy: DefaultPolicy, at: str) -> Iterator[InvalidError]:
+def _policy_problems(policy: DefaultPolicy, at: str, settle_milliseconds: int) -> Iterator[InvalidError]:
     if policy.namespace_selector is not None:
         try:
             selectors.compile(policy.namespace_selector)
         except InvalidError as error:
             yield error.under(f"{at}.namespaceSelector")
-    for found in strategy_problems(policy.strategies):
+    problems = list(strategy_problems(policy.strategies))
+    if policy.delivery == "OnScaleIntent":
+        problems += budget_problems(policy.budget_milliseconds, settle_milliseconds)
+    for found in problems:
         yield InvalidError(found.path.replace("spec", at, 1), found.reason)
 
 

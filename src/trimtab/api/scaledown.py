@@ -88,6 +88,9 @@ class WhenUnranked(Model):
 
 Mode = Literal["Observe", "Enforce"]
 
+RESERVED_MILLISECONDS = 200
+"""Milliseconds of the budget of a scale request that are reserved for the response."""
+
 
 class ScaleDownPolicySpec(Model):
     """The target, the strategies, and how costs are delivered."""
@@ -134,7 +137,7 @@ class ScaleDownPolicySpec(Model):
         int,
         Meta(
             description="For how many milliseconds a scale request is held at most, up to the budget in Trimtab's "
-            "configuration; 0 means that budget.",
+            "configuration, and more than 200, which are reserved for the answer; 0 means that budget.",
             ge=0,
             le=25_000,
         ),
@@ -278,6 +281,18 @@ def problems(policy: ScaleDownPolicy, owners: ReplicaSetOwners = DEPLOYMENTS) ->
     if spec.selector is not None:
         yield from limits.problems(spec.selector, "spec.selector")
     yield from strategy_problems(spec.strategies)
+
+
+def budget_problems(milliseconds: int, settle_milliseconds: int = 0) -> Iterator[InvalidError]:
+    """Why a policy's budget is too short for writing a cost and waiting for the settle time, if it is."""
+    least = settle_milliseconds + RESERVED_MILLISECONDS
+    if 0 < milliseconds <= least:
+        settle = f" and {settle_milliseconds} for controllers to observe costs" if settle_milliseconds else ""
+        yield InvalidError(
+            "spec.budgetMilliseconds",
+            f"{milliseconds} leaves no time for writing costs: {RESERVED_MILLISECONDS} are reserved for the answer"
+            f"{settle}; write more than {least}, or 0 for the budget in Trimtab's configuration",
+        )
 
 
 def strategy_problems(strategies: tuple[StrategySpec, ...]) -> Iterator[InvalidError]:

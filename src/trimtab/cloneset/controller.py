@@ -25,9 +25,10 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset import kind_owner
 from trimtab.cloneset.conflicts import selector_of
+from trimtab.cloneset.decisions import PolicyOf
 from trimtab.cloneset.kind_owner import DEFINITION, GROUP_COSTS, KindOwner
 from trimtab.cloneset.metrics import Metrics
-from trimtab.cloneset.reconciler import PolicyOf, Reconciler
+from trimtab.cloneset.reconciler import Reconciler
 from trimtab.cloneset.settings import SETTINGS, Settings
 from trimtab.cloneset.view import View, owner_key
 from trimtab.kube.caches import Caches

@@ -16,6 +16,7 @@ from trimtab.cloneset.observation import Group
 from trimtab.cloneset.ranks import ByRank, OriginalOrder, RankDecision, Terms, Wait
 from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.sizes import Sizes
+from trimtab.kube.resources import object_key
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.explicit import NO_COSTS, GroupCosts
 from trimtab.ranking.rankers import Constraint, Scale
@@ -57,8 +58,6 @@ class PlanContext:
 
     cloneset: CloneSet
     snapshot: Snapshot
-    is_taken: Callable[[str], bool]
-    """Whether there is a pod of that name."""
     now: int
     settings: Settings
     terms: Terms | None = None
@@ -68,6 +67,14 @@ class PlanContext:
     previous_wait: RankWait | None = field(default=None)
     failed: frozenset[Step] = frozenset()
     """Steps that have just failed: the plan is another one."""
+
+    def on(self, snapshot: Snapshot) -> PlanContext:
+        """The same with another snapshot."""
+        return replace(self, snapshot=snapshot)
+
+    def is_taken(self, name: str) -> bool:
+        """Whether there is a pod of that name."""
+        return self.snapshot.pod(object_key(self.cloneset.metadata.namespace, name)) is not None
 
     def rules(self, group: Group) -> tuple[Constraint, ...]:
         """The constraints by which the pods are kept level."""

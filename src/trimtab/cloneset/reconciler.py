@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from trimtab.api import cloneset as rules
 from trimtab.api.annotations import MANAGED_BY
 from trimtab.api.cloneset import REVISION_HASH, CloneSet
-from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.api.selectors import Selector
-from trimtab.cloneset import conflicts, instances, observation, ranks
-from trimtab.cloneset import plan as plans
+from trimtab.cloneset import conflicts, observation
 from trimtab.cloneset import status as statuses
+from trimtab.cloneset.decisions import Decider, PolicyOf
 from trimtab.cloneset.history import History, NameCollision
 from trimtab.cloneset.metrics import Metrics
 from trimtab.cloneset.observation import CLONESETS
-from trimtab.cloneset.plan import Plan, PlanContext, Step
+from trimtab.cloneset.plan import Plan, Step
 from trimtab.cloneset.pods import PodControl, is_without_namespace
-from trimtab.cloneset.ranks import Terms
 from trimtab.cloneset.reporter import RETRYABLE, UNSEEN, Reporter
 from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.status import Decision
@@ -37,10 +35,6 @@ from trimtab.kube.events import Recorder
 from trimtab.kube.expectations import Expectations
 from trimtab.kube.resources import Key, Resource
 from trimtab.kube.runners import Result
-from trimtab.kube.stores import key_of
-
-PolicyOf = Callable[[CloneSet], ScaleDownPolicySpec | None]
-"""The policy that applies to a CloneSet, if there is one."""
 
 _POLICY_RECHECK = 5.0
 """Seconds after which a scale-down that waits for ranks is requeued: its policy may have changed."""
@@ -61,15 +55,18 @@ class Reconciler:
         settings: Settings,
         policy_of: PolicyOf,
         requeue: Callable[[Key, float], None],
+        executor: Executor | None = None,
     ) -> None:
-        """`requeue` has a CloneSet reconciled in so many seconds, also if this reconcile fails."""
+        """`requeue` has a CloneSet reconciled in so many seconds, also if this reconcile fails; `executor` has the
+        thread in which many pods are decided on, without it there is one of its own."""
         self._client = client
         self._clock = client.clock
         self._view = view
         self._metrics = metrics
         self._settings = settings
-        self._policy_of = policy_of
         self._requeue = requeue
+        thread = executor or ThreadPoolExecutor(1, thread_name_prefix="clonesets")
+        self._decider = Decider(view, client.clock, settings, policy_of, executor=thread)
         self._adopter = Adopter(client, CLONESETS, Resource.of(Pod))
         self._history = History(client)
         self._pods = PodControl(client, recorder, parallel_deletions=settings.parallel_deletions)
@@ -113,7 +110,9 @@ class Reconciler:
             raise
         if self._is_outdated(key, cloneset):
             return Result()  # the change has queued it again
-        decision = self._decide(key, cloneset, selector, revision, adopted)
+        decision = await self._decide(key, cloneset, selector, revision, adopted)
+        if self._is_outdated(key, cloneset):
+            return Result()
         self._reporter.record_events(cloneset, decision.plan, conflicting)
         failure, step = await self._act(key, cloneset, revision, decision.plan), decision.plan.step
         if failure is not None and not is_without_namespace(failure) and not isinstance(failure, RETRYABLE):
@@ -143,7 +142,7 @@ class Reconciler:
         """After a step has failed (a quota refuses new pods, say), do what else is needed: it may make room."""
         failed = frozenset({step})
         while True:
-            decision = self._decide(key, cloneset, selector, revision, adopted, failed)
+            decision = await self._decide(key, cloneset, selector, revision, adopted, failed)
             plan = decision.plan
             self._reporter.record_events(cloneset, plan, ())
             if await self._act(key, cloneset, revision, plan) is None:
@@ -176,9 +175,9 @@ class Reconciler:
         owner = ownership.controller_reference(CLONESETS, metadata)
         return await self._history.ensure(cloneset, self._view.revisions_of(metadata), owner)
 
-    # Decide. Rows are valid until the next event: nothing here awaits.
+    # Decide.
 
-    def _decide(
+    async def _decide(
         self,
         key: Key,
         cloneset: CloneSet,
@@ -187,44 +186,8 @@ class Reconciler:
         adopted: Sequence[str],
         failed: frozenset[Step] = frozenset(),
     ) -> Decision:
-        metadata, status, now = cloneset.metadata, cloneset.status, self._clock.now()
-        table = self._view.snapshot.pods
-        rows = observation.members(table, metadata, selector, adopted)
-        group = observation.observe(table, rows, cloneset.spec, revision, now)
-        if metadata.deletion_timestamp is not None or not self.expectations.satisfied(key):
-            return Decision(group, Plan(wait=status.rank_wait), status.next_instance, is_current=False)
-        context = self._context(cloneset, now, failed)
-        plan = plans.plan(context, group)
-        settled = instances.settled(metadata, status.next_instance, context.is_taken)
-        if plan.victims and settled != status.next_instance:  # their numbers are recorded as used before they go
-            return Decision(group, Plan(wait=status.rank_wait), settled, is_current=False)
-        self._expect(key, plan)
-        return Decision(group, plan, settled, is_current=True)
-
-    def _context(self, cloneset: CloneSet, now: int, failed: frozenset[Step]) -> PlanContext:
-        namespace = cloneset.metadata.namespace
-        return PlanContext(
-            cloneset=cloneset,
-            snapshot=self._view.snapshot,
-            is_taken=lambda name: self._view.has_pod(namespace, name),
-            now=now,
-            settings=self._settings,
-            terms=self._terms(cloneset),
-            costs=self._view.costs_of(cloneset.metadata),
-            previous_wait=cloneset.status.rank_wait,
-            failed=failed,
-        )
-
-    def _terms(self, cloneset: CloneSet) -> Terms | None:
-        """How ranks are honoured. An invalid policy reports that itself, and is ignored here."""
-        policy = self._policy_of(cloneset)
-        if not self._settings.pod_cost and (policy is None or policy.carrier != "Annotation"):
-            return None
-        try:
-            return ranks.terms(policy, self._settings.strategies)
-        except InvalidError as error:
-            log.warning("CloneSet %s: its invalid ScaleDownPolicy is ignored: %s", key_of(cloneset), error)
-            return None
+        may_act = cloneset.metadata.deletion_timestamp is None and self.expectations.satisfied(key)
+        return await self._decider.decide(cloneset, selector, revision, adopted, failed, may_act=may_act)
 
     def _expect(self, key: Key, plan: Plan) -> None:
         """Record expectations before the first write, and before another reconcile can start."""
@@ -235,6 +198,7 @@ class Reconciler:
     # Act.
 
     async def _act(self, key: Key, cloneset: CloneSet, revision: str, plan: Plan) -> ApiError | None:
+        self._expect(key, plan)
         try:
             if plan.creations:
                 return await self._create(key, cloneset, revision, plan)

@@ -13,6 +13,7 @@ from trimtab.api.annotations import NAMESPACE_LABEL
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
 from trimtab.install.installations import Scope
+from trimtab.kube import unreadable
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, IncompleteSweep, NotFound
 from trimtab.scaledown import cost_writer
@@ -40,8 +41,7 @@ async def subsets(client: Client, *, includes: Scope = everywhere) -> int:
     count, failed = 0, dict[str, str]()
     annotator = PodAnnotator(client, Metrics())
     for _ in range(_ATTEMPTS):
-        listed = [pod async for page in client.pages(Pod) for pod in page.items if not pod.terminating]
-        pods = [pod for pod in listed if includes(pod.metadata.namespace) and f"pod {pod.key}" not in failed]
+        pods = [pod for pod in await _pods(client, includes, failed) if f"pod {pod.key}" not in failed]
         changes = [(pod, costs.revert_change(pod)) for pod in pods]
         if not any(change for _, change in changes):
             break
@@ -57,6 +57,15 @@ async def subsets(client: Client, *, includes: Scope = everywhere) -> int:
     return count
 
 
+async def _pods(client: Client, includes: Scope, failed: dict[str, str]) -> list[Pod]:
+    """The pods that are not terminating; those that cannot be read go into `failed`."""
+    found: list[Pod] = []
+    async for page in client.pages(Pod):
+        failed |= unreadable.sweep_failures("pod", page.rejected, includes)
+        found += [pod for pod in page.items if not pod.terminating and includes(pod.metadata.namespace)]
+    return found
+
+
 async def namespace_labels(client: Client, *, includes: Scope = everywhere) -> int:
     """Remove the label of namespaces with a UnitedTopology."""
     labelled = await client.list(Namespace, label_selector=NAMESPACE_LABEL)
@@ -69,9 +78,11 @@ async def namespace_labels(client: Client, *, includes: Scope = everywhere) -> i
             continue
         except ApiError as error:
             failed[f"namespace {name}"] = str(error)
+    count = len(names) - len(failed)
+    failed |= unreadable.sweep_failures("namespace", labelled.rejected, includes)
     if failed:
-        raise IncompleteSweep(failed, count=len(names) - len(failed))
-    return len(names)
+        raise IncompleteSweep(failed, count=count)
+    return count
 
 
 CLEANUPS: Mapping[str, Cleanup] = {

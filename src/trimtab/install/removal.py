@@ -8,7 +8,7 @@
 Definitions of our kinds stay unless a flag asks for their removal: deleting one deletes every object of the kind. Only
 objects with our label are removed, and the namespace only if everything in it is ours. Removal may be repeated.
 
-A refusal by the API server does not end a removal: what could not be done is listed at its end.
+No answer of the API server ends a removal: what could not be done is listed at its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trimtab.install.definitions import is_ours
 from trimtab.install.deployments import CONFIGURATION
 from trimtab.install.options import INSTANCE, MANAGED_BY, NAME, Options, account
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, within
+from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import ApiError, IncompleteSweep, NotFound, Unreachable
 from trimtab.kube.resources import Resource, untyped
 
@@ -100,7 +100,7 @@ async def remove(
         cleanups = cleanups_in(await _scope(client, options, report))
     left = await _delete(client, webhooks, report)
     left += await _delete(client, workloads, report)
-    await _wait_for_pods(client, options, report)
+    left += await _wait_for_pods(client, options, report)
     for what, cleanup in cleanups.items():
         done, failed = await _run_cleanup(client, what, cleanup)
         report(f"reverted: {done}{what}")
@@ -172,8 +172,14 @@ def _created_at_runtime(options: Options) -> Iterator[JSON]:
 
 async def remove_definitions(client: Client, report: Report) -> list[str]:
     """Remove our definitions, and with them every object of these kinds; what could not be done."""
+    try:
+        definitions = await ours(client)
+    except Unreachable:
+        raise
+    except ApiError as error:
+        return [f"CustomResourceDefinitions: {error}"]
     left = []
-    for each in await ours(client):
+    for each in definitions:
         name = each["metadata"]["name"]
         try:
             await client.delete(_definitions(), name, uid=each["metadata"]["uid"])
@@ -262,21 +268,27 @@ def _why_kept(existing: JSON, wanted: JSON) -> str:
     return f"belongs to the installation in {owner}" if owner and own and owner != own else ""
 
 
-async def _wait_for_pods(client: Client, options: Options, report: Report) -> None:
-    """Wait until no pod of Trimtab is left, up to a timeout."""
+async def _wait_for_pods(client: Client, options: Options, report: Report) -> list[str]:
+    """Wait until no pod of Trimtab is left, up to a timeout; why that is not known, if their list was refused."""
+    until = client.clock.monotonic() + round(_PODS_TIMEOUT * SECOND)
+    while True:
+        try:
+            left, failed = await _running(client, options), []
+        except Unreachable:
+            raise
+        except ApiError as error:
+            left, failed = [], [f"waiting for the pods in {options.namespace}, which may write once more: {error}"]
+        if client.clock.monotonic() >= until or not (left or failed):
+            break
+        await client.clock.sleep(_INTERVAL)
+    if left:
+        names = ", ".join(left)
+        report(f"pods still exist after {_PODS_TIMEOUT:g} s and may write once more: {names}; run this again later")
+    return failed
 
-    async def gone() -> None:
-        while list(await _running(client, options)):
-            await client.clock.sleep(_INTERVAL)
 
-    try:
-        await within(client.clock, _PODS_TIMEOUT, gone())
-    except TimeoutError:
-        left = ", ".join(await _running(client, options))
-        report(f"pods still exist after {_PODS_TIMEOUT:g} s and may write once more: {left}; run this again later")
-
-
-async def _running(client: Client, options: Options) -> Iterator[str]:
+async def _running(client: Client, options: Options) -> list[str]:
+    """The pods of Trimtab that exist, those that cannot be read included."""
     selector = f"{MANAGED_BY}={NAME}"
     pods = await client.list(Pod, namespace=options.namespace, label_selector=selector)
-    return (pod.metadata.name for pod in pods.items)
+    return [*(pod.metadata.name for pod in pods.items), *(each.name for each in pods.rejected)]

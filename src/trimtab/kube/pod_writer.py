@@ -31,6 +31,9 @@ from trimtab.kube.stores import key_of
 Change = Callable[[Pod], JSON | None]
 """The patch of a pod as it is now; None where it needs none."""
 
+_WITHOUT_PAUSE = 100
+"""How many pods are looked at before other tasks run: of many thousands, most may need no patch."""
+
 log = logging.getLogger(__name__)
 
 
@@ -87,10 +90,14 @@ class PodWriter:
         return report
 
     async def _write_some(self, waiting: Iterator[tuple[Pod, Change]], until: int | None, report: PodWrites) -> None:
+        at = 0
         while until is None or self._clock.monotonic() < until:
             pod, change = next(waiting, (None, None))
             if pod is None or change is None:
                 return
+            at += 1
+            if not at % _WITHOUT_PAUSE:
+                await asyncio.sleep(0)
             try:
                 await self._write_one(pod, change, report)
             except (ApiError, ConfigError) as error:

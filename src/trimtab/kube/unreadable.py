@@ -11,7 +11,7 @@ is corrected or deleted: an object that exists must not be treated as deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from trimtab.api.meta import ObjectReference
@@ -80,3 +80,12 @@ class UnreadableObjects:
         """Note that an object can be read, or is gone."""
         if self._known:
             self._known.pop((resource.kind, namespace, name), None)
+
+
+def sweep_failures(kind: str, rejected: Iterable[RejectedObject], includes: Callable[[str], bool]) -> dict[str, str]:
+    """Why a sweep of some namespaces leaves objects as they are that it cannot read, by kind and key."""
+    return {
+        f"{kind} {each.key}": f"cannot be read, and is left as it is: {each.error}"
+        for each in rejected
+        if includes(each.namespace or each.name)
+    }

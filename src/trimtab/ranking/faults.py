@@ -25,8 +25,13 @@ def faults(
     policy: ScaleDownPolicy,
     registry: Mapping[str, Factory] = STRATEGIES,
     owners: ReplicaSetOwners = DEPLOYMENTS,
+    *,
+    settle_milliseconds: int = 0,
 ) -> Iterator[InvalidError]:
-    """Everything that is wrong with a policy, each with its path and what to write instead."""
+    """Everything that is wrong with a policy, each with its path and what to write instead.
+
+    `settle_milliseconds` is how long controllers have to observe costs, where that is known.
+    """
     several = {str(error) for error in scaledown.strategy_problems(policy.spec.strategies)}
     for error in scaledown.problems(policy, owners):
         if str(error) not in several:  # which the strategies' own check reports again
@@ -34,6 +39,8 @@ def faults(
     if policy.spec.selector is not None and next(limits.problems(policy.spec.selector, ""), None) is None:
         yield from _selector_faults(policy.spec.selector)
     yield from strategy_faults(policy.spec.strategies, registry)
+    if policy.spec.delivery == "OnScaleIntent":
+        yield from scaledown.budget_problems(policy.spec.budget_milliseconds, settle_milliseconds)
     target = policy.spec.target_ref
     yield from recomputation_faults(policy.spec, "" if target is None else target.kind, registry)
 

@@ -21,6 +21,7 @@ import msgspec
 from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
+from trimtab.kube import unreadable
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
 from trimtab.kube.errors import ApiError, ConfigError, IncompleteSweep, Invalid
@@ -159,6 +160,7 @@ async def sweep(
     writer = CostWriter(client, metrics=metrics)
     count, failed = 0, dict[str, str]()
     async for page in client.pages(Pod):
+        failed |= unreadable.sweep_failures("pod", page.rejected, includes)
         pods = [pod for pod in page.items if includes(pod.metadata.namespace)]
         count += await writer.sweep(pods, failed)
     if failed:

@@ -145,6 +145,22 @@ async def decided(
     return (task.result(), (clock.now() - started) / 1e9), server, reasons
 
 
+async def test_a_hook_is_told_when_a_review_arrived() -> None:
+    """By the server's clock, whatever the review says."""
+    clock, seen = VirtualClock(), []
+
+    async def decide(request: AdmissionRequest) -> AdmissionResponse:
+        seen.append(request.arrived)
+        return admitted(request)
+
+    pair = FileCertificates(Path("none"), Path("none"), clock=clock)
+    server = AdmissionServer([hook(decide)], certificates=pair, host="", port=0, clock=clock)
+    earlier = clock.monotonic() - SECOND
+    await server.decide(server.hooks["/h"], AdmissionRequest(uid="u", arrived=5), arrived=earlier)
+    await server.decide(server.hooks["/h"], AdmissionRequest(uid="u", arrived=5))
+    assert seen == [earlier, clock.monotonic()]
+
+
 def counted(server: AdmissionServer, outcome: str) -> float:
     """How many reviews ended like that."""
     labels = {"hook": "h", "outcome": outcome}

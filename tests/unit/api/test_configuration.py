@@ -93,6 +93,12 @@ def test_a_default_policy_observes_unless_it_says_otherwise() -> None:
             id="a settle time that leaves nothing but the answer",
         ),
         pytest.param(
+            policies({"budgetMilliseconds": 500}),
+            "scaleDown.defaultPolicies[0].budgetMilliseconds",
+            "500 leaves no time for writing costs: 200 are reserved for the answer and 300 for controllers",
+            id="a policy's budget that is all of the settle time and the answer",
+        ),
+        pytest.param(
             policies({"strategies": [{"name": "Balance", "wieght": 1}]}),
             "scaleDown.defaultPolicies[0].strategies[0].wieght",
             'did you mean "weight"',

@@ -102,5 +102,30 @@ async def test_a_refusal_is_reported_and_passed_over(what: str) -> None:
         assert len(raised.value.failed) == 1
 
 
+@pytest.mark.parametrize(
+    ("what", "kind", "key"),
+    [
+        ("costs of scale-downs", "pods", "pod n/odd"),
+        ("costs kept current by policies", "pods", "pod n/odd"),
+        ("costs kept current by policies", "podgroupcosts", "PodGroupCost n/odd"),
+        ("annotations and costs of subsets", "pods", "pod n/odd"),
+        ("labels of namespaces", "namespaces", "namespace odd"),
+    ],
+)
+async def test_an_object_that_cannot_be_read_is_reported(what: str, kind: str, key: str) -> None:
+    """It may have something of ours; in a namespace that is not included, it is another installation's."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    namespace = {} if kind == "namespaces" else {"namespace": "n"}
+    metadata = {"name": "odd", **namespace, "labels": {NAMESPACE_LABEL: "enabled"}, "finalizers": 7}
+    server.put("/apis/trimtab.dev/v1alpha1" if kind == "podgroupcosts" else "/api/v1", kind, {"metadata": metadata})
+    client = Client(server, clock=clock)
+    with pytest.raises(IncompleteSweep) as raised:
+        await CLEANUPS[what](client)
+    assert list(raised.value.failed) == [key]
+    assert "cannot be read" in raised.value.failed[key]
+    assert await CLEANUPS[what](client, includes=lambda _: False) == 0
+
+
 def _fields(mark: PlanAnnotation) -> dict[str, Any]:
     return {name: getattr(mark, name) for name in mark.__struct_fields__}

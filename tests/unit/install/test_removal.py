@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from trimtab.api.documents import JSON
+from trimtab.api.pods import Pod
 from trimtab.install import definitions, manifests, namespaces, removal
 from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
-from trimtab.kube.errors import ApiError, Forbidden, IncompleteSweep, NotFound, Unreachable
+from trimtab.kube.errors import ApiError, Forbidden, IncompleteSweep, NotFound, TooManyRequests, Unreachable
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.server import Server
@@ -195,6 +196,60 @@ async def test_what_could_not_be_done_is_listed_and_the_rest_is_done(
             "Service level/trimtab-webhooks: a lock is on it",
         ]
         assert any(line.startswith("removed ClusterRole ") for line in lines)
+
+
+class Busy(Client):
+    """Refuses to list pods, once or always."""
+
+    refusals = 1
+
+    async def list(self, kind: Any, **options: Any) -> Any:
+        if kind is Pod and self.refusals:
+            self.refusals -= 1
+            raise TooManyRequests("try again")
+        return await super().list(kind, **options)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "want"),
+    [
+        pytest.param(1, [], id="once"),
+        pytest.param(-1, ["waiting for the pods in level, which may write once more: try again"], id="always"),
+    ],
+)
+async def test_a_removal_goes_on_if_pods_cannot_be_listed(
+    refusals: int, want: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The webhooks are gone by then: costs are reverted, and the rest is removed, all the same."""
+    monkeypatch.setattr(removal, "_INTERVAL", 0.0)
+    monkeypatch.setattr(removal, "_PODS_TIMEOUT", 60.0 if refusals == 1 else 0.0)
+
+    async def cleanup(_: Client) -> int:
+        return 3
+
+    async with a_cluster(tmp_path) as client:
+        await put(client, *manifests.everything(OPTIONS, []))
+        busy = Busy(client.transport, settings=client.settings)
+        busy.refusals = refusals
+        lines: list[str] = []
+        assert await removal.remove(busy, OPTIONS, lines.append, cleanups={"costs": cleanup}) == want
+        assert "reverted: 3 costs" in lines
+        assert lines[-1] == "removed Namespace level"
+
+
+async def test_a_refused_list_of_definitions_is_reported(tmp_path: Path) -> None:
+    """What could not be done before is not lost."""
+
+    class Refusing(Client):
+        """Refuses to list definitions."""
+
+        async def list(self, kind: Any, **options: Any) -> Any:
+            raise TooManyRequests(f"try again, {kind.kind} {options}")
+
+    async with a_cluster(tmp_path) as client:
+        refusing = Refusing(client.transport, settings=client.settings)
+        (failure,) = await removal.remove_definitions(refusing, lambda _: None)
+        assert failure.startswith("CustomResourceDefinitions: try again")
 
 
 async def test_a_cluster_that_is_gone_ends_a_removal(tmp_path: Path) -> None:

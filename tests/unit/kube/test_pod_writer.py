@@ -183,3 +183,21 @@ def _for(
         return response
 
     return intercept
+
+
+async def test_other_tasks_run_while_many_pods_need_no_patch() -> None:
+    """Of ten thousand pods most have the right cost already: looking at all of them takes long."""
+    stage, turns = Stage("a"), 0
+    (pod,) = await stage.pods()
+
+    def unchanged(_: Pod) -> JSON | None:
+        looked.append(turns)
+        return None
+
+    looked: list[int] = []
+    writing = asyncio.ensure_future(PodWriter(stage.client, at_once=2).write([(pod, unchanged)] * 1000))
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len(looked) == 1000
+    assert max(looked.count(turn) for turn in set(looked)) <= 200

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.lists import Lister
 from trimtab.kube.resources import Resource
+from trimtab.kube.threads import compute_beside
 from trimtab.kube.transport import Response
 
 SCOPE = {"namespace": "", "label_selector": "", "field_selector": ""}
@@ -91,3 +94,39 @@ async def test_large_objects_are_decoded_in_another_thread(
     assert threads
     assert (threads == {threading.current_thread()}) is (size == 0)
     assert (threading.current_thread() in threads) is (size == 0)
+
+
+class Counts(list[int]):
+    """Numbers that change."""
+
+    def copy(self) -> Counts:
+        """The numbers as they are now."""
+        return Counts(self)
+
+
+def total(counts: Counts) -> tuple[int, str]:
+    """Their sum, and the thread that computed it."""
+    return sum(counts), threading.current_thread().name
+
+
+async def test_what_is_computed_beside_the_loop_is_of_the_state_before() -> None:
+    """What changes meanwhile, or during a delay, is not seen; without an executor nothing can."""
+    counts = Counts([1, 2])
+
+    async def delay() -> None:
+        counts.append(4)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="beside") as executor:
+        found = await compute_beside(executor, counts, total, delay=delay)
+    assert found == (3, "beside_0")
+    assert await compute_beside(None, counts, total, delay=delay) == (7, "MainThread")
+
+
+async def test_the_loop_goes_on_while_something_is_computed() -> None:
+    """It computes until the loop lets it end."""
+    go = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        computing = asyncio.ensure_future(compute_beside(executor, Counts(), lambda _: go.wait(30)))
+        await asyncio.sleep(0)
+        go.set()
+        assert await computing

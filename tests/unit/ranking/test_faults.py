@@ -58,6 +58,24 @@ def test_one_at_a_time_is_enough_to_need_a_controller_that_waits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("milliseconds", "settle", "is_fault"),
+    [
+        pytest.param(0, 300, False, id="the budget of the configuration"),
+        pytest.param(200, 0, True, id="what is reserved for the answer"),
+        pytest.param(201, 0, False, id="a moment more"),
+        pytest.param(500, 300, True, id="that and the settle time"),
+        pytest.param(501, 300, False, id="a moment more than both"),
+    ],
+)
+def test_a_budget_leaves_time_for_writing_costs(milliseconds: int, settle: int, is_fault: bool) -> None:
+    """The message says how much it has to be."""
+    policy = ScaleDownPolicy(spec=spec(budgetMilliseconds=milliseconds))
+    found = list(faults(policy, settle_milliseconds=settle))
+    assert [error.path for error in found] == (["spec.budgetMilliseconds"] if is_fault else [])
+    assert all(f"write more than {settle + 200}, or 0" in str(error) for error in found)
+
+
+@pytest.mark.parametrize(
     ("names", "want"),
     [
         pytest.param(["Probe"], [], id="one that asks"),

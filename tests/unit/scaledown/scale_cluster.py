@@ -114,6 +114,8 @@ class ScaleCluster(InMemoryLab):
         """The warnings of every answer."""
         self.unasked = False
         """Whether requests are admitted without calling Trimtab."""
+        self.reading = 0.0
+        """Seconds for which a review has been read when it is decided."""
         self.storing = 0.0
         """Seconds from an answer of Trimtab until the API server stores the request."""
         self.events: list[tuple[str, str]] = []
@@ -202,7 +204,8 @@ class ScaleCluster(InMemoryLab):
         if self.unasked:
             return codec.encode(answer(admitted(request)))
         self.asked += 1
-        response = await self.edge.decide(self.edge.hooks["/scale"], request, timeout=timeout)
+        arrived = self.clock.monotonic() - round(self.reading * SECOND)
+        response = await self.edge.decide(self.edge.hooks["/scale"], request, timeout=timeout, arrived=arrived)
         self.answers.append(tuple(response.warnings))
         if self.storing:
             await self.clock.sleep(self.storing)

@@ -167,7 +167,7 @@ async def test_costs_are_right_after_random_changes(cluster: PolicyCluster, seed
         if carrier is None:
             assert not [pod for pod in pods if {POLICY_COST, RANKED_AMONG} & set(pod.metadata.annotations)]
             continue
-        ranks = dict(cluster.controller.continuous.assess(group, pods).ranks)
+        ranks = dict((await cluster.controller.continuous.assessor.assess(group, pods)).ranks)
         if carrier in CARRIER_KEYS:
             own = {pod.key: cost for pod in pods if (cost := policy_cost(pod)) is not None}
             left_out = {pod.key for pod in pods} - set(own)

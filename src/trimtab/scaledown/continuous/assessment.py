@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trimtab.api.annotations import CARRIER_KEYS, CostOwner, fingerprint
+from trimtab.api.annotations import CARRIER_KEYS, CostOwner, fingerprint, policy_cost_annotation
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec, WhenUnranked
@@ -21,7 +21,7 @@ from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown.continuous import numbering
 from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
 from trimtab.scaledown.continuous.carriers import cost_of, number_of
-from trimtab.scaledown.pod_costs import PolicyCost, policy_cost
+from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, has_policy_annotation, policy_cost
 from trimtab.scaledown.sources import Values
 from trimtab.scaledown.sources.signals import signals_of
 from trimtab.snapshot import Snapshot
@@ -139,6 +139,56 @@ def pod_costs(
     chosen = [pod for pod in pods if pod.key in wanted]
     among = fingerprint(pod.metadata.name for pod in chosen) if recompute else None
     return [PolicyCost(pod, policy, carrier, wanted[pod.key], among) for pod in chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCosts:
+    """The ranks of a group, and what is to be written; nothing, while ranks are missing that are waited for."""
+
+    ranks: Assessment
+    outdated: Sequence[Pod] = ()
+    """The pods whose costs are to be reverted: they have no rank, or a cost in another carrier."""
+    costs: Mapping[str, int] = field(default_factory=dict)
+    on_pods: Sequence[PolicyCost] = ()
+    """Those that pods do not have yet, as they are written to them, where the carrier is an annotation."""
+
+
+def wanted_costs(
+    pods: Sequence[Pod],
+    ranks: Assessment,
+    policy: str,
+    carrier: Carrier,
+    bands: Mapping[str, Band] | None,
+    present: Mapping[str, int] | None,
+) -> WantedCosts:
+    """What is to be written to a group with these ranks; the other arguments are those of `costs`."""
+    if not ranks.is_complete and carrier is Carrier.ANNOTATION:
+        return WantedCosts(ranks)
+    written = [pod for pod in pods if has_policy_annotation(pod)]
+    outdated = [pod for pod in written if pod.key not in ranks.ranks]
+    outdated += [pod for pod in written if pod.key in ranks.ranks and is_misplaced(pod, carrier)]
+    wanted = costs(pods, ranks, carrier, bands, present)
+    if carrier not in CARRIER_KEYS:
+        return WantedCosts(ranks, outdated, wanted)
+    on_pods = pod_costs(pods, wanted, policy, carrier, recompute=ranks.recompute)
+    return WantedCosts(ranks, outdated, wanted, [each for each in on_pods if _is_unwritten(each)])
+
+
+def _is_unwritten(cost: PolicyCost) -> bool:
+    """Whether a pod does not have its cost yet; one that another program has given a cost is reported."""
+    return apply_policy_patch(cost) is not None or carrier_cost_owner(cost.pod, cost.carrier) is CostOwner.OTHER
+
+
+def is_misplaced(pod: Pod, carrier: Carrier) -> bool:
+    """Whether a policy's annotation of a pod is to be reverted: that of another carrier, or beside a cost that another
+    program set. A pod without one has nothing to revert.
+
+    Where its subset has moved the cost to another band, the annotation is about to be replaced.
+    """
+    written = policy_cost_annotation(pod.metadata.annotations)
+    if written is None or written.carrier != carrier:
+        return True
+    return carrier in CARRIER_KEYS and carrier_cost_owner(pod, carrier) in (CostOwner.OTHER, CostOwner.NONE)
 
 
 @dataclass(frozen=True, slots=True)

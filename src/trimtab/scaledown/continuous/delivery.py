@@ -25,12 +25,12 @@ are found by the annotations of pods and PodGroupCosts. So are those of pods tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trimtab.api.annotations import CARRIER_KEYS, CostOwner, policy_cost_annotation
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec, StrategySpec
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.limits import TokenBucket
@@ -38,17 +38,17 @@ from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import object_key
 from trimtab.kube.runners import Result, Runner
 from trimtab.ranking.costs import Band, Carrier
-from trimtab.ranking.faults import recomputation_faults
-from trimtab.ranking.rankers import Constraint, DefaultsFor
+from trimtab.ranking.rankers import DefaultsFor
 from trimtab.ranking.strategies import STRATEGIES, Factory
-from trimtab.scaledown.constraints import constraints_for, scheduler_name, zones_and_nodes
+from trimtab.scaledown.constraints import zones_and_nodes
 from trimtab.scaledown.continuous import assessment
-from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts, carrier_cost_owner
-from trimtab.scaledown.continuous.assessment import Assessment
+from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts
+from trimtab.scaledown.continuous.assessment import Assessment, WantedCosts
+from trimtab.scaledown.continuous.assessor import GroupAssessor
 from trimtab.scaledown.continuous.carriers import CarrierReport
 from trimtab.scaledown.continuous.group_costs import GroupCosts, is_written_by_policy
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.policy.groups import Group, GroupKey, Groups, strategies_for
+from trimtab.scaledown.policy.groups import Group, GroupKey, Groups
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View
 
@@ -119,7 +119,9 @@ class Continuous:
         metrics: Metrics | None = None,
         registry: Mapping[str, Factory] = STRATEGIES,
         on_reconciled: Callable[[GroupKey], None] | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        """`executor` has the thread in which many pods are ranked; without it there is one of its own."""
         limit = TokenBucket(settings.rate, settings.burst, client.clock)
         self.results: dict[GroupKey, GroupResult] = {}
         self.kept: set[GroupKey] = set()
@@ -127,12 +129,17 @@ class Continuous:
         self._clock = client.clock
         self._view = view
         self._groups = groups
-        self._sources = sources
         self._settings = settings
         self._bands = bands
         self._registry = registry
         self._on_reconciled = on_reconciled
         self._metrics = metrics or Metrics()
+        self.assessor = GroupAssessor(
+            *(view, client.clock, groups, sources),
+            defaults=settings.constraints,
+            registry=registry,
+            executor=executor or ThreadPoolExecutor(1, thread_name_prefix="policies"),
+        )
         self._pods = AnnotationCosts(client, limit, metrics=metrics)
         self._objects = GroupCosts(client, limit, metrics=metrics)
         self._unranked_since: dict[GroupKey, int] = {}
@@ -166,36 +173,6 @@ class Continuous:
         self._record(key, report, kept=carrier is not None)
         return result
 
-    # Decide.
-
-    def assess(self, group: Group, pods: Sequence[Pod]) -> Assessment:
-        """The ranks of the group's pods by its policy."""
-        spec = group.spec
-        if spec is None:
-            return Assessment()
-        if group.is_ranked_explicitly:
-            return assessment.assess_explicit(pods, self._groups.explicit_ranks(group.ref).ranks)
-        refusal = next(recomputation_faults(spec, group.key.kind, self._registry), None)
-        if refusal is not None:  # it was stored without admission, or before Trimtab was installed
-            return Assessment(fault=str(refusal))
-        strategies = self.strategies(group, spec)
-        values = self._sources.values(strategies, pods)
-        return assessment.assess(pods, strategies, values, self._view.snapshot, self._clock.now(), self._registry)
-
-    def strategies(self, group: Group, spec: ScaleDownPolicySpec) -> tuple[StrategySpec, ...]:
-        """The policy's strategies, or those that keep the group level."""
-        return strategies_for(spec, self.constraints(group))
-
-    def constraints(self, group: Group) -> tuple[Constraint, ...]:
-        """The constraints by which a group is kept level."""
-        defaults = self._settings.constraints(scheduler_name(group.template))
-        pods = self._groups.pods(group)
-        return constraints_for(group.template, self._view.snapshot, defaults, pods=pods)
-
-    def problem(self, group: Group, pods: Sequence[Pod]) -> str:
-        """Why ranks are missing, as far as that is known."""
-        return "" if group.spec is None else self._sources.problem(group.spec.strategies, pods)
-
     # Act.
 
     async def _keep(self, group: Group, pods: Sequence[Pod], carrier: Carrier | None, report: CarrierReport) -> Result:
@@ -204,14 +181,20 @@ class Continuous:
             self._unranked_since.pop(group.key, None)
             await self._revert(group, pods, None, report)
             return Result()
-        ranks = self.assess(group, pods)
-        if not ranks.is_complete and carrier is Carrier.ANNOTATION:
-            return await self._wait_or_fall_back(group, group.spec, pods, ranks, report)
+        policy, bands, present = str(group.policy), await self._bands(*group.key), self._present_costs(group, carrier)
+        assess = self.assessor.prepare(group, pods)
+        found = await self.assessor.compute(
+            len(pods),
+            lambda snapshot: assessment.wanted_costs(pods, assess(snapshot), policy, carrier, bands, present),
+        )
+        if self._groups.get(group.key) != group:  # it has changed meanwhile, its policy for example
+            return Result(self._settings.batch)
+        if not found.ranks.is_complete and carrier is Carrier.ANNOTATION:
+            return await self._wait_or_fall_back(group, group.spec, pods, found.ranks, report)
         self._unranked_since.pop(group.key, None)
         self._computed[group.key] = self._clock.monotonic()
-        await self._revert(group, [pod for pod in pods if pod.key not in ranks.ranks], carrier, report)
-        await self._revert(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
-        await self._write(group, pods, ranks, carrier, report)
+        await self._revert(group, found.outdated, carrier, report)
+        await self._write(group, found, carrier, report)
         return Result(self._settings.requeue_after(group.spec, self._registry))
 
     async def _wait_or_fall_back(
@@ -222,7 +205,7 @@ class Continuous:
         since = self._unranked_since.setdefault(group.key, now)
         patience = assessment.patience(spec.when_unranked, since, now)
         if patience.waits and not ranks.fault:
-            outdated = [pod for pod in pods if _is_misplaced(pod, carrier)]
+            outdated = [pod for pod in pods if assessment.is_misplaced(pod, carrier)]
             if group.key.kind == "CloneSet":  # Trimtab's waits by itself, if it sees which pods have no rank
                 outdated += [pod for pod in pods if pod.key in ranks.unranked]
             await self._revert(group, outdated, carrier, report)
@@ -234,20 +217,17 @@ class Continuous:
             self._metrics.record_unranked_fallback()
         return Result(self._settings.requeue_after(spec, self._registry))
 
-    async def _write(
-        self, group: Group, pods: Sequence[Pod], ranks: Assessment, carrier: Carrier, report: CarrierReport
-    ) -> None:
-        policy = str(group.policy)
-        bands = await self._bands(*group.key)
+    async def _write(self, group: Group, wanted: WantedCosts, carrier: Carrier, report: CarrierReport) -> None:
         if carrier is Carrier.POD_GROUP_COST:
-            known = self._group_cost(group)
-            present = known.spec.costs if known is not None and is_written_by_policy(known) else None
-            wanted = assessment.costs(pods, ranks, carrier, bands, present)
-            named = {key.partition("/")[2]: cost for key, cost in wanted.items()}
-            await self._objects.write(group.owner, policy, named, known, report)
-            return
-        wanted = assessment.costs(pods, ranks, carrier, bands)
-        await self._pods.write(assessment.pod_costs(pods, wanted, policy, carrier, recompute=ranks.recompute), report)
+            named = {key.partition("/")[2]: cost for key, cost in wanted.costs.items()}
+            await self._objects.write(group.owner, str(group.policy), named, self._group_cost(group), report)
+        else:
+            await self._pods.write(wanted.on_pods, report)
+
+    def _present_costs(self, group: Group, carrier: Carrier) -> Mapping[str, int] | None:
+        """The costs of a policy that are in the group's PodGroupCost."""
+        known = self._group_cost(group) if carrier is Carrier.POD_GROUP_COST else None
+        return known.spec.costs if known is not None and is_written_by_policy(known) else None
 
     async def _revert(
         self,
@@ -317,15 +297,3 @@ def carrier_for(group: Group, active: int) -> Carrier | None:
     if spec.delivery == "Continuous":
         return carrier
     return carrier if carrier is not Carrier.ANNOTATION and active > group.wanted else None
-
-
-def _is_misplaced(pod: Pod, carrier: Carrier) -> bool:
-    """Whether a policy's annotation of a pod is to be reverted: that of another carrier, or beside a cost that another
-    program set. A pod without one has nothing to revert.
-
-    Where its subset has moved the cost to another band, the annotation is about to be replaced.
-    """
-    written = policy_cost_annotation(pod.metadata.annotations)
-    if written is None or written.carrier != carrier:
-        return True
-    return carrier in CARRIER_KEYS and carrier_cost_owner(pod, carrier) in (CostOwner.OTHER, CostOwner.NONE)

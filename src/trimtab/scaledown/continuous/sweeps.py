@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
+from trimtab.kube import unreadable
 from trimtab.kube.client import Client
 from trimtab.kube.errors import IncompleteSweep, NotFound
 from trimtab.kube.limits import TokenBucket
@@ -28,10 +29,13 @@ async def sweep(client: Client, *, includes: Callable[[str], bool] = lambda _: T
     report = CarrierReport()
     pods, groups = AnnotationCosts(client, limit), GroupCosts(client, limit)
     async for page in client.pages(Pod):
+        report.failed |= unreadable.sweep_failures("pod", page.rejected, includes)
         included = [pod for pod in page.items if includes(pod.metadata.namespace)]
         await pods.revert(included, report, reason="sweep")
     with contextlib.suppress(NotFound):  # the kind may not be installed
-        for known in (await client.list(PodGroupCost)).items:
+        costs = await client.list(PodGroupCost)
+        report.failed |= unreadable.sweep_failures("PodGroupCost", costs.rejected, includes)
+        for known in costs.items:
             if includes(known.metadata.namespace):
                 await groups.revert(known, report, reason="sweep")
     if report.failed:

@@ -18,10 +18,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
 from trimtab.api.annotations import PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND, Clock, within
+from trimtab.kube.threads import compute_beside
 from trimtab.ranking.costs import Side
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
@@ -77,7 +79,7 @@ class PlanDelivery:
 
     async def deliver(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> HoldResult:
         """Put the costs of these plans in place, and return when the request may be answered."""
-        key, settle, budget = checked.key, self._settle_time.seconds, checked.budget
+        key, settle, budget = checked.key, self._settle(checked.budget), checked.budget
         annotation = self._new_annotation(checked)
         changes = [*_new_costs(annotation, plans), *self._adopted_costs(key, annotation, plans)]
         plan = self._open_plan(annotation.plan, checked, plans)
@@ -88,7 +90,7 @@ class PlanDelivery:
             is_complete = await self._is_seen(report, budget) and report.is_complete
             has_costs = bool(report.versions) or any(each.relied_on for each in plans)
             announced, _ = await asyncio.gather(
-                self._announcement(plans, report, budget), self._settle(budget, settle if has_costs else 0.0)
+                self._announcement(plans, report, budget), self._wait_settled(budget, settle if has_costs else 0.0)
             )
         finally:
             self._tracker.answer(key, plan, is_complete=is_complete)
@@ -237,7 +239,11 @@ class PlanDelivery:
         is_whole = is_complete and all(each.delivery is not None for each in plans)
         return HoldResult(HoldOutcome.PLANNED if is_whole else HoldOutcome.PARTIAL, warnings, error)
 
-    async def _settle(self, budget: TimeBudget, seconds: float) -> None:
+    def _settle(self, budget: TimeBudget) -> float:
+        """The settle time of a request: a policy may have shortened its budget."""
+        return self._settle_time.within(budget.seconds - RESERVE)
+
+    async def _wait_settled(self, budget: TimeBudget, seconds: float) -> None:
         if seconds:
             await self._clock.sleep(min(seconds, budget.until_answer()))
 
@@ -254,16 +260,14 @@ class PlanDelivery:
         if self._executor is None:
             return _worst(plans, written, snapshot)
         try:
-            return await within(self._clock, left, self._compute(plans, written, snapshot.copy()))
+            worst = compute_beside(self._executor, snapshot, partial(_worst, plans, written))
+            return await within(self._clock, left, worst)
         except TimeoutError:
             return _WORST_UNKNOWN
 
-    async def _compute(self, plans: Sequence[ControllerPlan], written: Set[str], snapshot: Snapshot) -> str:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, _worst, plans, written, snapshot)
-
     async def _write(self, changes: Sequence[CostChange], budget: TimeBudget) -> WriteReport:
         """Write while there is time, and as many as the rate limit allows: every prefix is a plan of its own."""
-        until = budget.moment(budget.seconds - self._settle_time.seconds - RESERVE)
+        until = budget.moment(budget.seconds - self._settle(budget) - RESERVE)
         with self._limits.writing(len(changes)) as allowed:
             report = await self._writer.write(changes[:allowed], until=until)
         report.late += len(changes) - allowed

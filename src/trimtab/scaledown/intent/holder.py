@@ -192,7 +192,8 @@ class ScaleDownHolder:
 
     async def hold(self, request: ScaleDownRequest) -> HoldResult:
         """Put costs in place for a request, and return when it may be admitted. Errors do not stop it."""
-        budget = TimeBudget(self._clock, self._clock.monotonic(), self.settings.budget)
+        arrived = self._clock.monotonic() if request.arrived is None else request.arrived
+        budget = TimeBudget(self._clock, arrived, self.settings.budget)
         result = HoldResult(HoldOutcome.LATE)
         self.metrics.add_held_requests(1)
         try:
@@ -211,7 +212,7 @@ class ScaleDownHolder:
     async def _hold(self, request: ScaleDownRequest, budget: TimeBudget) -> HoldResult:
         if not self._gate.may_read():
             return self._give_up(request, HoldOutcome.RATE_LIMITED)
-        async with self._locks.acquire(request.key, budget.seconds / 2) as is_granted:
+        async with self._locks.acquire(request.key, budget.left(budget.seconds / 2)) as is_granted:
             if not is_granted:
                 return self._give_up(request, HoldOutcome.BUSY)
             checked = await self._gate.check(request, budget)

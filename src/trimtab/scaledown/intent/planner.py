@@ -15,7 +15,6 @@ again within milliseconds, and a thread that computes would delay that answer.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -28,6 +27,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.workloads import ReplicaSetOwner, with_template
 from trimtab.kube.clocks import Clock, within
 from trimtab.kube.server_time import ServerTime
+from trimtab.kube.threads import compute_beside
 from trimtab.ranking.certainty import Window
 from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Policy
@@ -342,12 +342,9 @@ class Planner:
         most_in_loop: int = _MOST_IN_LOOP,
     ) -> T:
         """Compute something from the snapshot as it is now: without an await, or on a copy, which no event changes."""
-        if self._executor is None or (pods <= most_in_loop and is_awaited):
-            return work(self._view.snapshot)
-        copy = self._view.snapshot.copy()
-        if not is_awaited:
-            await self._clock.sleep(_UNHURRIED)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, copy)
+        executor = None if pods <= most_in_loop and is_awaited else self._executor
+        delay = None if is_awaited else partial(self._clock.sleep, _UNHURRIED)
+        return await compute_beside(executor, self._view.snapshot, work, delay=delay)
 
 
 def _ranks_all(policy: Policy, owners: Sequence[str], now: int, snapshot: Snapshot) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trimtab.kube.clocks import SECOND, Clock
@@ -35,6 +35,8 @@ class ScaleDownRequest:
     user: str = ""
     resource_version: str = ""
     """Of the workload that the review is about; empty where it is not known."""
+    arrived: int | None = field(default=None, compare=False)
+    """When the review arrived, on the monotonic clock; None if its budget counts from when it is held."""
 
     @property
     def workload(self) -> str:

@@ -113,6 +113,7 @@ def scale_down_request(request: AdmissionRequest, owners: ReplicaSetOwners = DEP
         after=after,
         user=request.user_info.username,
         resource_version=metadata.resource_version,
+        arrived=request.arrived,
     )
 
 

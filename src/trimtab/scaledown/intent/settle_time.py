@@ -24,6 +24,10 @@ class SettleTime:
         self._longest = max(initial, longest)
         self._calm = 0
 
+    def within(self, seconds: float) -> float:
+        """The time, where this is how long costs may be written and observed: what was learned takes half at most."""
+        return min(self.seconds, max(self._initial, seconds / 2))
+
     def record_miss(self) -> None:
         """Increase the time: a controller had not seen the costs of a scale-down."""
         self.seconds = min(self._longest, max(self.seconds, 0.01) * _GROWTH)

@@ -1,9 +1,16 @@
-"""Reports a scale-down whose costs were in place already: what these costs bring about."""
+"""Reports a scale-down whose costs were in place already: what these costs bring about.
+
+Ten thousand pods take a tenth of a second to plan, and many times that if they are ranked again after each removal. So
+large workloads are planned in another thread, on a copy of the snapshot as it is when they shrink.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
@@ -13,17 +20,54 @@ from trimtab.kube.clocks import Clock
 from trimtab.ranking.explicit import explicit_policy
 from trimtab.ranking.plan import Plan, Policy, plan
 from trimtab.ranking.plan import Workload as RankedWorkload
+from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown import proportional
+from trimtab.scaledown.continuous.assessor import MOST_IN_LOOP
 from trimtab.scaledown.continuous.delivery import Continuous
 from trimtab.scaledown.intent.plan_reports import PlanReports
 from trimtab.scaledown.intent.requests import DeliveredPlan
 from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.pod_costs import policy_cost
-from trimtab.scaledown.policy.effective import is_on_scale_intent
+from trimtab.scaledown.policy.effective import EffectivePolicy, is_on_scale_intent
 from trimtab.scaledown.policy.groups import Group, GroupKey, Groups
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View, Workload
+from trimtab.snapshot import Snapshot
+
+_MOST_COMPUTING = 8
+"""How many large workloads are planned or wait for that at a time: each has a copy of the snapshot."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlanning:
+    """Everything but the snapshot that the plan of a group is computed from."""
+
+    group: Group
+    pods: Sequence[Pod]
+    policy: Policy
+    constraints: tuple[Constraint, ...]
+    size: int
+    now: int
+
+    @property
+    def effort(self) -> int:
+        """How many pods are to be ranked, those that are ranked again included."""
+        removals = len(self.pods) - self.size if self.policy.combination.recompute else 1
+        return len(self.pods) * max(removals, 1)
+
+    def plan(self, snapshot: Snapshot) -> Plan | None:
+        """The plan that the present costs bring about."""
+        group = self.group
+        workload = RankedWorkload.owned_by(snapshot, group.owner.uid, constraints=self.constraints)
+        own = {pod.key: 0 for pod in self.pods if policy_cost(pod) is not None}
+        workload = replace(workload, kind="CloneSet" if group.key.kind == "CloneSet" else "ReplicaSet", base_costs=own)
+        try:
+            return plan(workload, snapshot, self.policy, replicas=self.size, now=self.now)
+        except (InvalidError, StrategyError):
+            return None
 
 
 class ContinuousPlans:
@@ -49,6 +93,7 @@ class ContinuousPlans:
         self._reports = reports
         self._metrics = metrics
         self._registry = registry
+        self._computing: set[asyncio.Future[list[Plan]]] = set()
 
     def record(self, workload: Workload, keys: Iterable[GroupKey], before: int, after: int) -> None:
         """Report that a workload with these groups shrinks, if its costs are kept current."""
@@ -59,36 +104,71 @@ class ContinuousPlans:
             return
         sets = self._view.sets_of(workload) if isinstance(workload, ReplicaSetOwner) else ()
         sizes = {size.uid: size.after for size in proportional.controller_sizes(workload, after, sets)}
-        made = [self._plan(group, sizes[group.owner.uid]) for group in groups if group.owner.uid in sizes]
-        plans = tuple(each for each in made if each is not None)
-        if not plans:
+        plannings = [self._planning(group, sizes[group.owner.uid]) for group in groups if group.owner.uid in sizes]
+        metadata = workload.metadata
+        identity = (type(workload).__name__, metadata.namespace, metadata.name, before, after)
+        report = partial(self._report, policy, identity, self._clock.now())
+        self._plan(tuple(each for each in plannings if each is not None), report)
+
+    def forget(self) -> None:
+        """Report none of the scale-downs that are still being planned."""
+        for each in tuple(self._computing):
+            each.cancel()
+
+    def _plan(self, plannings: tuple[GroupPlanning, ...], report: Callable[[Sequence[Plan]], None]) -> None:
+        """Plan the groups of a workload as they are now: later its controller has begun to delete pods."""
+        snapshot, work = self._view.snapshot, partial(_plans, plannings)
+        if sum(each.effort for each in plannings) <= MOST_IN_LOOP:
+            report(work(snapshot))
+        elif len(self._computing) >= _MOST_COMPUTING:
+            log.info("the plan of a scale-down is not reported: %d others are being made", _MOST_COMPUTING)
+        else:
+            executor = self._continuous.assessor.executor
+            computing = asyncio.get_running_loop().run_in_executor(executor, work, snapshot.copy())
+            self._computing.add(computing)
+            computing.add_done_callback(partial(self._computed, report))
+
+    def _computed(self, report: Callable[[Sequence[Plan]], None], computing: asyncio.Future[list[Plan]]) -> None:
+        self._computing.discard(computing)
+        if computing.cancelled():
             return
+        error = computing.exception()
+        if error is None:
+            report(computing.result())
+        else:
+            log.error("the plan of a scale-down is not reported", exc_info=error)
+
+    def _report(
+        self, policy: EffectivePolicy, identity: tuple[str, str, str, int, int], at: int, plans: Sequence[Plan]
+    ) -> None:
         for each in plans:
             self._metrics.record_planned_skews(each)
-        metadata = workload.metadata
-        name = (type(workload).__name__, metadata.namespace, metadata.name)
-        self._reports.record(DeliveredPlan(policy, *name, before, after, plans, self._clock.now()))
+        if plans:
+            self._reports.record(DeliveredPlan(policy, *identity, tuple(plans), at))
 
-    def _plan(self, group: Group, size: int) -> Plan | None:
-        """The plan that the present costs bring about."""
+    def _planning(self, group: Group, size: int) -> GroupPlanning | None:
+        """What the plan is computed from that the present costs of a group bring about."""
         if group.spec is None:
             return None
-        pods, snapshot = self._groups.pods(group), self._view.snapshot
-        constraints = self._continuous.constraints(group)
-        workload = RankedWorkload.owned_by(snapshot, group.owner.uid, constraints=constraints)
-        own = {pod.key: 0 for pod in pods if policy_cost(pod) is not None}
-        workload = replace(workload, kind="CloneSet" if group.key.kind == "CloneSet" else "ReplicaSet", base_costs=own)
+        pods = self._groups.pods(group)
         try:
             policy = self._policy(group, group.spec, pods)
-            return plan(workload, snapshot, policy, replicas=size, now=self._clock.now())
         except (InvalidError, StrategyError):
             return None
+        constraints = self._continuous.assessor.constraints(group, pods)
+        return GroupPlanning(group, pods, policy, constraints, size, self._clock.now())
 
     def _policy(self, group: Group, spec: ScaleDownPolicySpec, pods: Sequence[Pod]) -> Policy:
         if group.is_ranked_explicitly:
             return explicit_policy(self._groups.explicit_ranks(group.ref).ranks)
-        strategies = self._continuous.strategies(group, spec)
+        strategies = self._continuous.assessor.strategies(group, spec, pods)
         return self._sources.values(strategies, pods).apply_to(Policy.of(strategies, self._registry))
+
+
+def _plans(plannings: Sequence[GroupPlanning], snapshot: Snapshot) -> list[Plan]:
+    """The plans of those groups that can be planned."""
+    found = (each.plan(snapshot) for each in plannings)
+    return [each for each in found if each is not None]
 
 
 def _is_kept_current(group: Group) -> bool:

@@ -138,6 +138,7 @@ class ScaleDownPolicies:
             self._rivals.forget()
             self._labels.forget()
             self.continuous.forget()
+            self._continuous_plans.forget()
 
     def configure(self, defaults: Defaults) -> None:
         """Use another configuration from now on: where it disables scale-downs, all costs are reverted at once."""
@@ -157,7 +158,7 @@ class ScaleDownPolicies:
         if policy is None or policy.metadata.deletion_timestamp is not None:
             self._counts.pop(key, None)
             return Result()
-        new = statuses.status(policy, self._inspector.inspect(policy), self._clock.now())
+        new = statuses.status(policy, await self._inspector.inspect(policy), self._clock.now())
         self._counts[key] = (new.ranked_pods, new.unranked_pods)
         if not _is_same(policy.status, new):
             with contextlib.suppress(NotFound):

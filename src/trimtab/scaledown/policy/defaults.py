@@ -36,6 +36,8 @@ class Defaults:
     """Namespaces that are never written to: the cluster's own, and Trimtab's."""
     only: frozenset[str] = frozenset()
     """The namespaces that this Trimtab is responsible for; all, where none are named."""
+    settle_milliseconds: int = ScaleDown().settle_milliseconds
+    """How long controllers have to observe costs, at least."""
 
     def covers(self, namespace: str) -> bool:
         """Whether this Trimtab is responsible for a namespace."""
@@ -67,7 +69,8 @@ def read_defaults(
         for error in recomputation_faults(policy.spec, "", registry):
             raise InvalidError(error.path.replace("spec", f"defaultPolicies[{at}]", 1), error.reason)
         policies.append(policy)
-    return Defaults(configured.enabled, tuple(policies), frozenset(exempt), frozenset(only))
+    settle = configured.settle_milliseconds
+    return Defaults(configured.enabled, tuple(policies), frozenset(exempt), frozenset(only), settle)
 
 
 def _default_policy(form: configuration.DefaultPolicy) -> DefaultPolicy:

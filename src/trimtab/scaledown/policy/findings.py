@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -62,9 +63,11 @@ class PolicyInspector:
         self._readers = readers
         self._registry = registry
 
-    def inspect(self, policy: ScaleDownPolicy) -> Findings:
+    async def inspect(self, policy: ScaleDownPolicy) -> Findings:
         """Everything that the status of a policy reports."""
-        wrong = tuple(str(fault) for fault in faults(policy, self._registry, self._view.owners))
+        settle = self._groups.defaults.settle_milliseconds
+        problems = faults(policy, self._registry, self._view.owners, settle_milliseconds=settle)
+        wrong = tuple(str(fault) for fault in problems)
         if wrong:
             return Findings(faults=wrong)
         own_key = key_of(policy)
@@ -87,7 +90,7 @@ class PolicyInspector:
             unread=tuple(name for name, ref in own.items() if carrier not in self._readers.get(ref.kind, _BY_ALL)),
             managed=_managed(own) if effective.is_on_scale_intent(policy.spec) else {},
         )
-        return self._with_ranks(findings, own_key, own.values())
+        return await self._with_ranks(findings, own_key, own.values())
 
     def _referenced(self, policy: ScaleDownPolicy) -> Iterable[WorkloadRef]:
         """The workloads that a policy refers to; ReplicaSets that have an owner only if a policy names them."""
@@ -121,14 +124,15 @@ class PolicyInspector:
             if kind in UNSUPPORTED_KINDS:
                 yield f"{kind} {name} is not supported: {UNSUPPORTED_KINDS[kind]}"
 
-    def _with_ranks(self, findings: Findings, own_key: str, refs: Iterable[WorkloadRef]) -> Findings:
+    async def _with_ranks(self, findings: Findings, own_key: str, refs: Iterable[WorkloadRef]) -> Findings:
         tally = _Tally()
         for ref in refs:
             for key in self._groups.of_workload(ref):
                 group = self._groups.get(key)
                 policy = None if group is None or group.spec is None else group.policy
                 if group is not None and policy is not None and policy.key == own_key:
-                    self._count(group, tally)
+                    await self._count(group, tally)
+                    await asyncio.sleep(0)
         return replace(
             findings,
             ranked=tally.ranked,
@@ -154,15 +158,15 @@ class PolicyInspector:
             ranked = explicit.explicit_ranks(self._view.ranked_pods(group.owner.uid), None)
             tally.annotated += [key.partition("/")[2] for key in ranked]
 
-    def _count(self, group: Group, tally: _Tally) -> None:
+    async def _count(self, group: Group, tally: _Tally) -> None:
         pods = self._groups.pods(group)
-        assessment = self._continuous.assess(group, pods)
+        assessment = await self._continuous.assessor.assess(group, pods)
         tally.ranked += len(assessment.ranks)
         tally.unranked |= {key.partition("/")[2]: by for key, by in assessment.unranked.items()}
         tally.strategy_fault = tally.strategy_fault or assessment.fault
         if assessment.unranked:
             missing = [pod for pod in pods if pod.key in assessment.unranked]
-            tally.problem = tally.problem or self._continuous.problem(group, missing)
+            tally.problem = tally.problem or self._continuous.assessor.problem(group, missing)
         if group.spec is not None and group.spec.mode == "Enforce":
             self._count_rivals(group, Carrier(group.spec.carrier), tally)
         result = self._continuous.results.get(group.key)

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.kube.fakes import FakeServer, failure
+from tests.unit.scaledown.executors import LateExecutor
 from tests.unit.scaledown.policy_cluster import POLICIES, PolicyCluster, target, template
 from trimtab.api.annotations import (
     ALPHA_COST,
@@ -31,8 +32,10 @@ from trimtab.kube.resources import Resource
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Band, Level
+from trimtab.scaledown.continuous import assessor
 from trimtab.scaledown.continuous.assessment import Assessment
-from trimtab.scaledown.continuous.delivery import Bands, Continuous, no_bands
+from trimtab.scaledown.continuous.assessor import Assess
+from trimtab.scaledown.continuous.delivery import SETTINGS, Bands, Continuous, no_bands
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.requests import ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome, Metrics
@@ -214,13 +217,14 @@ async def test_events_within_a_batch_cause_one_reconcile(cluster: PolicyCluster)
     """Nine pods that start together are ranked together."""
     await cluster.policy(strategies=BALANCE, delivery="Continuous")
     looks: list[int] = []
-    assess = cluster.controller.continuous.assess
+    ranking = cluster.controller.continuous.assessor
+    prepare = ranking.prepare
 
-    def counted(group: Group, pods: Sequence[Pod]) -> Assessment:
+    def counted(group: Group, pods: Sequence[Pod]) -> Assess:
         looks.append(len(pods))
-        return assess(group, pods)
+        return prepare(group, pods)
 
-    cluster.controller.continuous.assess = counted  # type: ignore[method-assign]
+    ranking.prepare = counted  # type: ignore[method-assign]
     await cluster.deploy(9)
     await cluster.look()
     assert len(await cluster.costs()) == 9
@@ -984,5 +988,47 @@ async def test_without_a_policy_no_pod_is_ranked_and_none_is_missing(stage: Stag
     group = Groups(stage.view, NO_DEFAULTS).get(stage.key)
     assert group is not None
     pods = list(stage.view.pods.store)
-    assert stage.continuous.assess(group, pods) == Assessment()
-    assert stage.continuous.problem(group, pods) == ""
+    assert await stage.continuous.assessor.assess(group, pods) == Assessment()
+    assert stage.continuous.assessor.problem(group, pods) == ""
+
+
+@pytest.mark.parametrize("carrier", ["Annotation", "PodGroupCost"])
+async def test_many_pods_are_ranked_beside_the_event_loop(
+    stage: Stage, carrier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were when the group was reconciled: an event that arrives meanwhile requeues it."""
+    monkeypatch.setattr(assessor, "MOST_IN_LOOP", 1)
+    executor = stage.continuous.assessor.executor = LateExecutor()
+    stage.pod("b", "2")
+    stage.policy(carrier=carrier)
+    await stage.clock.advance(0.1)
+    reconciling = asyncio.ensure_future(stage.continuous.reconcile(stage.key))
+    await stage.clock.advance(0.1)
+    assert not reconciling.done()
+    stage.pod("c", "3")
+    await stage.clock.advance(0.1)
+    executor.compute()
+    await stage.clock.advance(0.1)
+    assert reconciling.done()
+    written = stage.costs() or stage.server.objects("podgroupcosts")[0]["spec"]["costs"]
+    assert sorted(written) == ["a", "b"]
+
+
+@pytest.mark.parametrize("after", [{"delivery": "OnScaleIntent"}, {"mode": "Observe"}])
+async def test_costs_of_a_policy_that_has_changed_meanwhile_are_not_written(
+    stage: Stage, after: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group is reconciled again, by the policy as it is now."""
+    monkeypatch.setattr(assessor, "MOST_IN_LOOP", 1)
+    executor = stage.continuous.assessor.executor = LateExecutor()
+    stage.pod("b", "2")
+    stage.policy()
+    await stage.clock.advance(0.1)
+    reconciling = asyncio.ensure_future(stage.continuous.reconcile(stage.key))
+    await stage.clock.advance(0.1)
+    stage.policy(**after)
+    await stage.clock.advance(0.1)
+    executor.compute()
+    await stage.clock.advance(0.1)
+    assert reconciling.result().requeue_after == SETTINGS.batch
+    assert (stage.costs(), stage.patches) == ({}, 0)

@@ -225,7 +225,7 @@ class Recorded(Executor):
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         """Do it."""
-        self.done.append(work.__name__)
+        self.done.append(getattr(work, "func", work).__name__)
         made: Future[Any] = Future()
         made.set_result(work(*arguments, **named))
         return made

@@ -19,11 +19,10 @@ from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api import codec, times
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.api.configuration import RESERVED_MILLISECONDS
 from trimtab.api.core import ReplicationController
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.api.scaledown import RESERVED_MILLISECONDS, ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import Forbidden, Unreachable
@@ -33,7 +32,8 @@ from trimtab.scaledown.intent.delivery import RESERVE
 from trimtab.scaledown.intent.hold_settings import HoldSettings
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
-from trimtab.scaledown.intent.requests import ScaleDownRequest
+from trimtab.scaledown.intent.requests import ANSWER, ScaleDownRequest
+from trimtab.scaledown.intent.reviews import SKIPPED
 from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
@@ -721,6 +721,27 @@ async def test_the_settle_time_always_leaves_time_to_write() -> None:
     await cluster.close()
 
 
+async def test_a_policy_with_a_short_budget_has_time_to_write(cluster: ScaleCluster) -> None:
+    """A settle time that has become longer than that budget leaves half of it, less what is reserved, for writing."""
+    for _ in range(9):
+        cluster.holder.settle_time.record_miss()
+    await short_budget(cluster, 600)
+    assert await cluster.scale(6) < 0.6
+    assert await cluster.spread() == (2, 2, 2)
+    assert outcomes(cluster) == {"planned": 1}
+
+
+async def short_budget(cluster: ScaleCluster, milliseconds: int) -> None:
+    """A policy that holds requests for so many milliseconds at most."""
+    spec = {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "budgetMilliseconds": milliseconds,
+    }
+    kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy"}
+    await cluster.user.create(POLICIES, {**kind, "metadata": {"name": "web"}, "spec": spec}, namespace="default")
+    await cluster.advance(1)
+
+
 async def test_a_foreign_cost_is_never_overwritten(cluster: ScaleCluster) -> None:
     """The plan is made around it."""
     chosen = (await cluster.pods())[0].metadata.name
@@ -817,6 +838,44 @@ async def test_the_error_of_a_plan_whose_costs_are_forbidden_is_reported(cluster
     cluster.product.refuse = None
     await cluster.held(cluster.holder.hold(await cluster.request(9)))
     assert [each.error for each in cluster.delivered[1:]] == [""]
+
+
+@pytest.mark.parametrize("reading", [0.0, 0.15, 0.5])
+async def test_the_budget_counts_from_the_arrival_of_the_review(cluster: ScaleCluster, reading: float) -> None:
+    """Reading may take long, or the event loop may be late: the answer has the warnings of the plan all the same."""
+    cluster.product.hold("pods")
+    cluster.reading = reading
+    _, took = await cluster.held(cluster.user.resize(Deployment, "web", 9, namespace="default"))
+    cluster.product.resume()
+    assert took == pytest.approx(2.0 - ANSWER - reading, abs=0.03)
+    assert not any(SKIPPED in warning for answer in cluster.answers for warning in answer)
+    assert outcomes(cluster) == {"partial": 1}
+
+
+async def test_a_late_review_does_not_wait_for_another_one(cluster: ScaleCluster) -> None:
+    """Half of its budget has passed: there would be no time to write costs."""
+    cluster.product.hangs = lambda request: request.method == "PATCH"
+    first = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.settle()
+    late = await cluster.request(8, arrived=cluster.clock.monotonic() - round(0.9 * SECOND))
+    held, took = await cluster.held(cluster.holder.hold(late))
+    assert held.outcome is HoldOutcome.BUSY
+    assert took == pytest.approx(0.1, abs=0.03)
+    await cancel(first)
+
+
+async def test_the_costs_of_a_decision_that_is_given_up_are_reverted(cluster: ScaleCluster) -> None:
+    """The plan is tracked from its first write: where the request is not stored, its costs do not stay."""
+    cluster.product.hold("pods")
+    holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.clock.advance(0.5)
+    await cancel(holding)
+    cluster.product.resume()
+    await cluster.settle()
+    assert len(await cluster.costs()) == 3
+    await cluster.clock.advance(60)
+    await cluster.settle()
+    assert (await cluster.costs(), await cluster.plan_annotations()) == ([], [])
 
 
 async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(cluster: ScaleCluster) -> None:

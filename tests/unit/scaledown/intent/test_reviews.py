@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.lab.rollouts import KIND, OWNERS
@@ -218,6 +219,19 @@ async def test_the_warnings_are_in_the_response() -> None:
     response = await hook.decide(review(workload(5), workload(3)))
     assert (response.uid, response.allowed, response.warnings) == ("r1", True, RESULT.warnings)
     assert seen == [SHRINKS]
+
+
+async def test_a_request_to_scale_down_has_the_arrival_of_its_review() -> None:
+    """From which its budget counts."""
+    seen = []
+
+    async def hold(intent: ScaleDownRequest) -> HoldResult:
+        seen.append(intent.arrived)
+        return RESULT
+
+    (hook,) = ScaleReviews(hold).hooks
+    await hook.decide(msgspec.structs.replace(review(workload(5), workload(3)), arrived=7))
+    assert seen == [7]
 
 
 def test_the_hook_is_served_where_the_webhook_configuration_points() -> None:

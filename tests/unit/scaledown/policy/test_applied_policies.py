@@ -95,10 +95,10 @@ async def test_all_policies_are_inspected_with_one_comparison_for_each_workload(
         await cluster.policy(f"both-{at}", selector=BOTH)
     inspector = PolicyInspector(cluster.view, cluster.controller.groups, cluster.controller.continuous)
     policies = list(cluster.view.policies_in("default"))
-    inspector.inspect(policies[0])
+    await inspector.inspect(policies[0])
     monkeypatch.setattr(Selector, "matches", counted_matches)
     monkeypatch.setattr(selectors, "compile", counted_compile)
-    found = [inspector.inspect(policy) for policy in policies]
+    found = [await inspector.inspect(policy) for policy in policies]
     assert [len(each.applies_to) + len(each.overridden_by) for each in found] == [8] * 8
     assert len(compared) == 8 * 8
     assert len(compiled) <= 8

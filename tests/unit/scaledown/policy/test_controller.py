@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.scaledown.executors import LateExecutor
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api.annotations import OPT_OUT
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
@@ -16,6 +17,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
+from trimtab.scaledown.policy import continuous_plans
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
 from trimtab.scaledown.policy.groups import GroupKey, Groups
@@ -110,6 +112,21 @@ async def test_a_policy_that_cannot_work_reports_what_to_do(
     assert (status, found) == ("False", reason)
     assert words in message
     assert await cluster.costs() == {}
+
+
+@pytest.mark.parametrize(
+    ("delivery", "reason"), [pytest.param("OnScaleIntent", "Invalid"), pytest.param("Continuous", "Ranking")]
+)
+async def test_a_budget_without_time_for_writing_costs_is_reported(
+    cluster: PolicyCluster, delivery: str, reason: str
+) -> None:
+    """By the settle time of the configuration, which the schema does not know; costs that are kept are in place."""
+    cluster.controller.configure(Defaults(settle_milliseconds=300))
+    await cluster.deploy(3)
+    await cluster.policy(delivery=delivery, budgetMilliseconds=500)
+    _, found, message = await ready(cluster)
+    assert found == reason
+    assert ("spec.budgetMilliseconds: 500 leaves no time" in message) == (reason == "Invalid")
 
 
 @pytest.mark.parametrize("weight", [0, -1, 1001])
@@ -260,6 +277,43 @@ async def test_the_last_plan_is_reported(cluster: PolicyCluster) -> None:
     assert set(plan.victims) == before - {pod.metadata.name for pod in await cluster.pods()}
     zone = next(each for each in plan.skews if each.topology_key == "topology.kubernetes.io/zone")
     assert (zone.before, zone.after) == (3, 0)
+
+
+@pytest.mark.parametrize("most", [pytest.param(8, id="reported"), pytest.param(0, id="of too many, not reported")])
+async def test_the_plan_of_a_large_workload_is_made_beside_the_event_loop(
+    cluster: PolicyCluster, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the pods that it had when it shrank, although they have been deleted by then."""
+    monkeypatch.setattr(continuous_plans, "MOST_IN_LOOP", 8)
+    monkeypatch.setattr(continuous_plans, "_MOST_COMPUTING", most)
+    executor = cluster.controller.continuous.assessor.executor = LateExecutor()
+    await cluster.deploy(9)
+    await cluster.policy(strategies=BALANCE, delivery="Continuous")
+    before = {pod.metadata.name for pod in await cluster.pods()}
+    await cluster.scale(4)
+    await cluster.look()
+    assert (await cluster.status()).status.last_plan is None
+    executor.compute()
+    await cluster.look()
+    plan = (await cluster.status()).status.last_plan
+    assert (plan is not None) == bool(most)
+    if plan is not None:
+        assert set(plan.victims) == before - {pod.metadata.name for pod in await cluster.pods()}
+
+
+async def test_a_plan_that_is_being_made_is_not_reported_by_a_former_leader(
+    cluster: PolicyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one reports what it sees."""
+    monkeypatch.setattr(continuous_plans, "MOST_IN_LOOP", 8)
+    executor = cluster.controller.continuous.assessor.executor = LateExecutor()
+    await cluster.deploy(9)
+    await cluster.policy(strategies=BALANCE, delivery="Continuous")
+    await cluster.scale(4)
+    await cluster.stop_policies()
+    executor.compute()
+    await cluster.start_policies()
+    assert (await cluster.status()).status.last_plan is None
 
 
 async def test_a_plan_whose_costs_were_not_written_is_the_last_error(cluster: PolicyCluster) -> None:
