@@ -156,6 +156,11 @@ class Metrics:
         self._samples = self._gauge(
             "oldest_sample_seconds", "The age of the oldest value that ranks are computed from, by source.", "source"
         )
+        self._unreported = self._counter(
+            "unreported_plans",
+            "Scale-downs with costs that are kept current whose plan is not in the policy's status, by reason.",
+            "reason",
+        )
         self._source_failures = self._counter(
             "source_failures", "Requests to a source of signals that failed, by source.", "source"
         )
@@ -234,6 +239,10 @@ class Metrics:
         for each in plan.levelings:
             for state, skew in (("before", each.skew_before), ("planned", each.skew_after), ("stock", each.skew_stock)):
                 self._skew.labels(each.topology_key, state, "enforce").observe(skew)
+
+    def record_unreported_plan(self, reason: str) -> None:
+        """Count a scale-down whose plan is not reported."""
+        self._unreported.labels(reason).inc()
 
     def record_costs_written(self, count: int) -> None:
         """So many costs were written."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,7 +24,6 @@ from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown import proportional
-from trimtab.scaledown.continuous.assessor import MOST_IN_LOOP
 from trimtab.scaledown.continuous.delivery import Continuous
 from trimtab.scaledown.intent.plan_reports import PlanReports
 from trimtab.scaledown.intent.requests import DeliveredPlan
@@ -35,8 +35,19 @@ from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View, Workload
 from trimtab.snapshot import Snapshot
 
+_POD_SECONDS, _RANK_SECONDS = 10e-6, 2.5e-6
+"""What one pod takes in a plan, and each time that it is ranked again."""
+_IN_LOOP_SECONDS = 0.01
+"""What is planned on the event loop."""
+_LONGEST_SECONDS = 5.0
+"""What is planned at all: a process that stops waits for its threads."""
 _MOST_COMPUTING = 8
 """How many large workloads are planned or wait for that at a time: each has a copy of the snapshot."""
+
+_PROBLEMS = {
+    "large": f"it would take more than {_LONGEST_SECONDS:g} s to compute",
+    "busy": f"{_MOST_COMPUTING} others are being computed",
+}
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +64,11 @@ class GroupPlanning:
     now: int
 
     @property
-    def effort(self) -> int:
-        """How many pods are to be ranked, those that are ranked again included."""
-        removals = len(self.pods) - self.size if self.policy.combination.recompute else 1
-        return len(self.pods) * max(removals, 1)
+    def seconds(self) -> float:
+        """About how long planning takes: more, if the pods are ranked again after each removal."""
+        pods = len(self.pods)
+        removals = max(pods - self.size, 0) if self.policy.combination.recompute else 0
+        return pods * (_POD_SECONDS + removals * _RANK_SECONDS)
 
     def plan(self, snapshot: Snapshot) -> Plan | None:
         """The plan that the present costs bring about."""
@@ -93,6 +105,8 @@ class ContinuousPlans:
         self._reports = reports
         self._metrics = metrics
         self._registry = registry
+        self.executor: Executor = ThreadPoolExecutor(1, thread_name_prefix="plan-reports")
+        """A thread of its own: ranks, for which controllers wait, are not computed behind reports."""
         self._computing: set[asyncio.Future[list[Plan]]] = set()
 
     def record(self, workload: Workload, keys: Iterable[GroupKey], before: int, after: int) -> None:
@@ -108,25 +122,34 @@ class ContinuousPlans:
         metadata = workload.metadata
         identity = (type(workload).__name__, metadata.namespace, metadata.name, before, after)
         report = partial(self._report, policy, identity, self._clock.now())
-        self._plan(tuple(each for each in plannings if each is not None), report)
+        problem = self._plan(tuple(each for each in plannings if each is not None), report)
+        if problem:
+            self._metrics.record_unreported_plan(problem)
+            log.warning("the plan for %s %s/%s from %d to %d pods is not reported: %s", *identity, _PROBLEMS[problem])
 
     def forget(self) -> None:
         """Report none of the scale-downs that are still being planned."""
         for each in tuple(self._computing):
             each.cancel()
 
-    def _plan(self, plannings: tuple[GroupPlanning, ...], report: Callable[[Sequence[Plan]], None]) -> None:
-        """Plan the groups of a workload as they are now: later its controller has begun to delete pods."""
+    def _plan(self, plannings: tuple[GroupPlanning, ...], report: Callable[[Sequence[Plan]], None]) -> str:
+        """Plan the groups of a workload as they are now: later its controller has begun to delete pods.
+
+        Returns why they are not planned, or nothing.
+        """
         snapshot, work = self._view.snapshot, partial(_plans, plannings)
-        if sum(each.effort for each in plannings) <= MOST_IN_LOOP:
+        seconds = sum(each.seconds for each in plannings)
+        if seconds <= _IN_LOOP_SECONDS:
             report(work(snapshot))
+        elif seconds > _LONGEST_SECONDS:
+            return "large"
         elif len(self._computing) >= _MOST_COMPUTING:
-            log.info("the plan of a scale-down is not reported: %d others are being made", _MOST_COMPUTING)
+            return "busy"
         else:
-            executor = self._continuous.assessor.executor
-            computing = asyncio.get_running_loop().run_in_executor(executor, work, snapshot.copy())
+            computing = asyncio.get_running_loop().run_in_executor(self.executor, work, snapshot.copy())
             self._computing.add(computing)
             computing.add_done_callback(partial(self._computed, report))
+        return ""
 
     def _computed(self, report: Callable[[Sequence[Plan]], None], computing: asyncio.Future[list[Plan]]) -> None:
         self._computing.discard(computing)

@@ -94,7 +94,7 @@ class ScaleDownPolicies:
         )
         self._registry = registry
         self._inspector = PolicyInspector(view, self.groups, self.continuous, readers=readers, registry=registry)
-        self._continuous_plans = ContinuousPlans(
+        self.continuous_plans = ContinuousPlans(
             view,
             client.clock,
             self.groups,
@@ -138,7 +138,7 @@ class ScaleDownPolicies:
             self._rivals.forget()
             self._labels.forget()
             self.continuous.forget()
-            self._continuous_plans.forget()
+            self.continuous_plans.forget()
 
     def configure(self, defaults: Defaults) -> None:
         """Use another configuration from now on: where it disables scale-downs, all costs are reverted at once."""
@@ -248,7 +248,7 @@ class ScaleDownPolicies:
     def _workload_changed(self, old: Workload, new: Workload) -> None:
         before, after = old.desired_replicas, new.desired_replicas
         if after < before and not self._view.is_managed(new):
-            self._continuous_plans.record(new, self._groups_of(new), before, after)
+            self.continuous_plans.record(new, self._groups_of(new), before, after)
         if old.metadata.generation != new.metadata.generation or not _same_labels_and_annotations(old, new):
             self._workload(new)
             self._ignored.report(new)

@@ -279,14 +279,22 @@ async def test_the_last_plan_is_reported(cluster: PolicyCluster) -> None:
     assert (zone.before, zone.after) == (3, 0)
 
 
-@pytest.mark.parametrize("most", [pytest.param(8, id="reported"), pytest.param(0, id="of too many, not reported")])
+@pytest.mark.parametrize(
+    ("most", "longest", "problem"),
+    [
+        pytest.param(8, 5.0, "", id="reported"),
+        pytest.param(0, 5.0, "busy", id="of too many, not reported"),
+        pytest.param(8, 1e-6, "large", id="that would take too long, not reported"),
+    ],
+)
 async def test_the_plan_of_a_large_workload_is_made_beside_the_event_loop(
-    cluster: PolicyCluster, most: int, monkeypatch: pytest.MonkeyPatch
+    cluster: PolicyCluster, most: int, longest: float, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the pods that it had when it shrank, although they have been deleted by then."""
-    monkeypatch.setattr(continuous_plans, "MOST_IN_LOOP", 8)
+    monkeypatch.setattr(continuous_plans, "_IN_LOOP_SECONDS", 0.0)
     monkeypatch.setattr(continuous_plans, "_MOST_COMPUTING", most)
-    executor = cluster.controller.continuous.assessor.executor = LateExecutor()
+    monkeypatch.setattr(continuous_plans, "_LONGEST_SECONDS", longest)
+    executor = cluster.controller.continuous_plans.executor = LateExecutor()
     await cluster.deploy(9)
     await cluster.policy(strategies=BALANCE, delivery="Continuous")
     before = {pod.metadata.name for pod in await cluster.pods()}
@@ -296,7 +304,9 @@ async def test_the_plan_of_a_large_workload_is_made_beside_the_event_loop(
     executor.compute()
     await cluster.look()
     plan = (await cluster.status()).status.last_plan
-    assert (plan is not None) == bool(most)
+    assert (plan is None) == bool(problem)
+    for reason in ("busy", "large"):
+        assert cluster.sample("unreported_plans_total", reason=reason) == (reason == problem)
     if plan is not None:
         assert set(plan.victims) == before - {pod.metadata.name for pod in await cluster.pods()}
 
@@ -305,8 +315,8 @@ async def test_a_plan_that_is_being_made_is_not_reported_by_a_former_leader(
     cluster: PolicyCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one reports what it sees."""
-    monkeypatch.setattr(continuous_plans, "MOST_IN_LOOP", 8)
-    executor = cluster.controller.continuous.assessor.executor = LateExecutor()
+    monkeypatch.setattr(continuous_plans, "_IN_LOOP_SECONDS", 0.0)
+    executor = cluster.controller.continuous_plans.executor = LateExecutor()
     await cluster.deploy(9)
     await cluster.policy(strategies=BALANCE, delivery="Continuous")
     await cluster.scale(4)
