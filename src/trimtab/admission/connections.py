@@ -5,7 +5,7 @@ These are the limits of the admission server. Health and metrics are served with
 | limit | value | what happens beyond it |
 |---|---|---|
 | connections | 256 | the one that was idle longest is closed |
-| TLS handshakes at a time | 500, of which four begin at once | the new connection is closed |
+| TLS handshakes at a time | 500, of which four begin at once | the one silent longest is closed, or the new one |
 | TLS handshake, from when the connection is accepted | 5 s | closed |
 | time from the first byte of a request to the last | 5 s | closed |
 | time between two requests | 2 min, more than API servers keep an idle connection | closed |
@@ -212,6 +212,8 @@ class Connections(web.Server):
         self._buffered = 0
         self._quiet = True
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[Any], None] = {}
+        """Handshakes of clients that have not sent anything yet, the oldest first."""
         self._beginning = asyncio.Semaphore(_BEGINNING)
 
     def __call__(self) -> Connection:
@@ -270,7 +272,7 @@ class Connections(web.Server):
                 log.warning("cannot accept a connection, will retry: %s", error)
                 await asyncio.sleep(_ACCEPT_SECONDS)
                 continue
-            if len(self._handshakes) >= self.limits.handshakes:
+            if len(self._handshakes) >= self.limits.handshakes and not self._drop_silent():
                 accepted.close()
                 self.on_close(CloseReason.TOO_MANY_HANDSHAKES)
             else:
@@ -279,11 +281,23 @@ class Connections(web.Server):
                 handshake.add_done_callback(self._handshakes.discard)
             await asyncio.sleep(0)  # for other tasks, however many connections are waiting
 
+    def _drop_silent(self) -> bool:
+        """Close the connection that has been silent longest, and say whether there was one."""
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        del self._silent[oldest]
+        self._handshakes.discard(oldest)
+        oldest.cancel()
+        self.on_close(CloseReason.TOO_MANY_HANDSHAKES)
+        return True
+
     async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
         ends = loop.time() + self.limits.handshake_seconds
         try:
-            await self._wait_to_begin(accepted, ends)
+            if context is not None:
+                await self._wait_to_begin(accepted, ends)
             await self._handshake(accepted, context, max(ends - loop.time(), _LEAST_SECONDS))
         except OSError as error:
             log.debug("a connection was not made: %s", error)
@@ -296,12 +310,21 @@ class Connections(web.Server):
         """
         try:
             async with asyncio.timeout_at(ends):
-                await _wait_for_data(accepted)
+                await self._wait_for_data(accepted)
                 async with self._beginning:
                     await asyncio.sleep(_BEGINNING_SECONDS)
         except BaseException:
             accepted.close()
             raise
+
+    async def _wait_for_data(self, accepted: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in one
+        self._silent[task] = None
+        try:
+            await _wait_for_data(accepted)
+        finally:
+            self._silent.pop(task, None)
 
     async def _handshake(self, accepted: socket.socket, context: ssl.SSLContext | None, seconds: float) -> None:
         connection, timeout = self(), None if context is None else seconds

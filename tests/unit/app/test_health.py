@@ -86,6 +86,15 @@ async def test_connections_that_are_only_kept_open_keep_out_no_probe() -> None:
             writer.close()
 
 
+async def test_connections_that_send_nothing_keep_out_no_probe() -> None:
+    """Any pod may open them."""
+    async with paged() as page:
+        silent = [await asyncio.open_connection("127.0.0.1", page.port) for _ in range(2 * health.LIMITS.connections)]
+        assert await page.call("/healthz") == (200, "ok\n")
+        for _, writer in silent:
+            writer.close()
+
+
 @pytest.mark.parametrize(
     "sent", [pytest.param(b"", id="nothing"), pytest.param(b"GET /healthz HTTP/1.1\r\n", id="half of a request")]
 )
