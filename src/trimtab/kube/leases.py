@@ -169,9 +169,20 @@ class Elector:
                 raise LeadershipLost(f"{self.identity} could not renew the lease {self.namespace}/{self.name}")
             working.result()
         finally:
+            await self._stop(working, keeping)
+
+    async def _stop(self, working: asyncio.Future[None], keeping: asyncio.Future[None]) -> None:
+        """End the work, and then release the lease. If this is cancelled meanwhile, so is the work, once more."""
+        try:
             await cancel(working)
-            await cancel(keeping)
-            await self._run_in(self._release())
+        except asyncio.CancelledError:
+            await cancel(working)
+            raise
+        finally:
+            try:
+                await cancel(keeping)
+            finally:
+                await self._run_in(self._release())
 
     async def _acquire(self) -> None:
         log.info("%s is waiting for the lease %s/%s", self.identity, self.namespace, self.name)

@@ -224,6 +224,28 @@ async def test_the_lease_is_renewed_until_the_work_has_stopped() -> None:
     await cancel(leading, waiting)
 
 
+async def test_the_lease_is_released_although_the_stop_is_cancelled_too() -> None:
+    """After the work, which then has no time to finish any more."""
+    scene = Scene()
+    stopped = list[str]()
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            try:
+                await scene.clock.sleep(60)
+            finally:
+                stopped.append(scene.lease["holderIdentity"])
+
+    leading = asyncio.create_task(scene.candidate("a").elector.run(work))
+    await scene.clock.advance(1)
+    for _ in range(2):
+        leading.cancel()
+        await scene.clock.advance(5)
+    assert (leading.done(), stopped, scene.lease["holderIdentity"]) == (True, ["a"], "")
+
+
 async def test_a_renewal_that_is_under_way_does_not_undo_the_release() -> None:
     """The work ends 0.4 seconds after it was sent, and 0.4 seconds before it arrives."""
     scene = Scene()
