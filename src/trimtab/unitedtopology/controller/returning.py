@@ -38,7 +38,7 @@ from trimtab.unitedtopology.targets import Workload
 from trimtab.unitedtopology.view import View
 
 _CHANGED_SECONDS = 0.5
-"""After how long a plan is made again because the workload has changed meanwhile."""
+"""After how long a plan is made again because the workload has changed meanwhile, or another one was being made."""
 
 
 class Returner:
@@ -63,7 +63,7 @@ class Returner:
         self._allowed_fields = allowed_fields
         self._simulation: Simulation | None = None
         """Made when it is needed first: it keeps a snapshot of the cluster."""
-        self._planning = asyncio.Lock()
+        self.planning = asyncio.Lock()
         """Held while pods are assumed: to other plans they would be pods that take room."""
 
     async def run(self, counted: CountedTopology) -> float | None:
@@ -73,14 +73,24 @@ class Returner:
         workload = self._view.workload(reference.kind, topology.metadata.namespace, reference.name)
         if workload is None or (returning.strategy_of(topology) is None and not topology.status.returns):
             return None
-        async with self._planning:
+        if self.planning.locked():
+            return _CHANGED_SECONDS  # others are not kept waiting, either
+        async with self.planning:
             found = await self._plan(counted, workload)
-        if found.moves and self._view.workload(reference.kind, topology.metadata.namespace, reference.name) != workload:
-            return _CHANGED_SECONDS  # it may not be at rest any more
+        if found.moves and not self._is_still_at_rest(counted, workload):
+            return _CHANGED_SECONDS
         status = msgspec.structs.replace(topology.status, returns=found.returns, shortages=found.shortages)
         await self._counter.write(topology, status)
         await self._evict(topology, found.moves, found.target)
         return found.recheck
+
+    def _is_still_at_rest(self, counted: CountedTopology, workload: Workload) -> bool:
+        """Whether nothing has happened to the workload, and to its pods, while the plan was made."""
+        topology, reference = counted.topology, counted.topology.spec.target_ref
+        if self._view.workload(reference.kind, topology.metadata.namespace, reference.name) != workload:
+            return False
+        now = self._clock.now() // SECOND
+        return not any(_is_leaving(pod, now) for pod in self._view.pods_of(topology, counted.target))
 
     async def _plan(self, counted: CountedTopology, workload: Workload) -> returning.Returns:
         """The pods that return; other tasks run between slices of the simulations."""

@@ -313,6 +313,23 @@ async def test_nothing_returns_where_the_workload_changes_meanwhile(
     assert (stage.evicted, stage.returns) == ([], [("a", 0)])
 
 
+async def test_nothing_returns_where_a_scale_down_is_prepared_meanwhile(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its costs are on the pods before the workload is changed."""
+    prepared = aimed(stage.clock.now() // SECOND + 10).build()
+    monkeypatch.setattr(stage.view, "pods_of", lambda *_: [prepared])
+    assert await stage.run() == 0.5
+    assert (stage.evicted, stage.returns) == ([], [("a", 0)])
+
+
+async def test_a_plan_waits_for_no_other_one(stage: Stage) -> None:
+    """It is made later: the worker has other UnitedTopologies to count."""
+    async with stage.returner.planning:
+        assert await stage.run() == 0.5
+    assert (stage.evicted, stage.returns) == ([], [("a", 0)])
+
+
 @pytest.mark.parametrize("reason", ["NotFound", "Conflict"])
 async def test_a_pod_that_is_gone_is_not_counted(stage: Stage, reason: str) -> None:
     """The pods after it are evicted all the same."""
