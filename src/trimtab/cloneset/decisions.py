@@ -1,7 +1,8 @@
 """Decides on the next step of a CloneSet: of a few pods on the event loop, of many in another thread.
 
 Rows of the snapshot are valid until the next event. So few pods are decided on without a pause, and many, which take
-tens of milliseconds, from a copy of the snapshot. If the CloneSet's pods have changed meanwhile, it is decided again.
+tens of milliseconds, from a copy of the snapshot. If the CloneSet's pods have changed meanwhile, it is decided again;
+where they keep changing, as in a rollout, a decision about the same pods is as good as one from a cache that lags.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ PolicyOf = Callable[[CloneSet], ScaleDownPolicySpec | None]
 MOST_IN_LOOP = 1_000
 """How many pods are decided on in the event loop: that takes about 8 ms."""
 _ATTEMPTS = 3
-"""How often a decision is made beside the event loop while pods keep changing; then it is made in it."""
+"""How often a decision is made beside the event loop while pods keep changing. Then the last one has to do; if it is
+about other pods than there are now, the decision is made in the loop."""
 
 log = logging.getLogger(__name__)
 
@@ -87,12 +89,13 @@ class Decider:
 
     async def _compute(self, owner: ObjectMeta, compute: Callable[[Snapshot], T]) -> T:
         """Compute something about the pods of a CloneSet as they are now; again, if they have changed meanwhile."""
-        for _ in range(_ATTEMPTS):
+        for left in reversed(range(_ATTEMPTS)):
             pods = self._owned(owner)
             if len(pods) <= MOST_IN_LOOP:
                 break
             found = await compute_beside(self._executor, self._view.snapshot, compute)
-            if all(one is other for one, other in zip_longest(pods, self._owned(owner))):
+            pairs = list(zip_longest(pods, self._owned(owner)))
+            if all(one is other for one, other in pairs) or (not left and all(_is_same(*pair) for pair in pairs)):
                 return found
         return compute(self._view.snapshot)
 
@@ -122,3 +125,10 @@ class Decider:
         except InvalidError as error:
             log.warning("CloneSet %s: its invalid ScaleDownPolicy is ignored: %s", key_of(cloneset), error)
             return None
+
+
+def _is_same(one: Pod | None, other: Pod | None) -> bool:
+    """Whether these are versions of one pod, of which neither or both are active."""
+    if one is None or other is None:
+        return one is other
+    return one.metadata.uid == other.metadata.uid and one.active == other.active

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from unittest.mock import Mock
 
 import pytest
 import pytest_asyncio
@@ -12,6 +13,7 @@ from tests.unit.scaledown.executors import LateExecutor
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
 from trimtab.cloneset import decisions, reconciler
+from trimtab.cloneset import plan as plans
 
 MOST = 20
 """More decisions than any of these tests needs."""
@@ -83,14 +85,30 @@ async def test_a_decision_about_another_size_is_discarded(late: LateCluster) -> 
     assert (late.deletions, len(await late.names())) == (0, 4)
 
 
-async def test_pods_that_never_stop_changing_are_decided_on_all_the_same(late: LateCluster) -> None:
-    """After some attempts, without a pause."""
+async def test_pods_that_never_stop_changing_are_decided_on_all_the_same(
+    late: LateCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some attempts the last one has to do, since it is about the same pods; none is made on the event loop."""
+    decide = Mock(wraps=plans.plan)
+    monkeypatch.setattr(plans, "plan", decide)
     await late.resize(2)
-    for at in range(MOST):
-        if not late.executor.waiting:
-            break
+    computed = 0
+    while late.deletions == 0 and computed < MOST:
         for name in await late.names():
-            await late.patch(Pod, name, {"metadata": {"annotations": {"at": str(at)}}})
+            await late.patch(Pod, name, {"metadata": {"annotations": {"at": str(computed)}}})
+        late.executor.compute()
+        computed += 1
+        await late.settle()
+    assert (late.deletions, computed, decide.call_count) == (2, 3, 3)
+
+
+async def test_other_pods_in_every_attempt_are_decided_on_in_the_event_loop(late: LateCluster) -> None:
+    """A decision about pods that are gone would delete one too many."""
+    await late.resize(1)
+    for _ in range(3):
+        await late.user.delete(Pod, min(await late.names()), namespace="default")
+        await late.settle()
+        await late.run_pods()
         late.executor.compute()
         await late.settle()
-    assert late.deletions == 2
+    assert (late.deletions, len(await late.names())) == (0, 1)
