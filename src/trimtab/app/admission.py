@@ -97,7 +97,8 @@ def component(dependencies: Dependencies) -> Component:
     }
     server = _server(dependencies, hooks, _certificates(dependencies, candidate), _all(on_skip))
     return ComponentGroup(
-        {"server": server, **({"election": candidate} if candidate else {})},
+        {"server": server},
+        {"election": candidate} if candidate else {},
         {"features": FeatureGroup(features, client.clock)},
     )
 
