@@ -46,7 +46,7 @@ WEBHOOKS, CONTROLLERS, SCHEDULER, DASHBOARD = "webhooks", "controllers", "schedu
 PATIENCE = 60.0
 LOOPBACK = "127.0.0.0/8"
 """Where the pods of tests answer probes."""
-_RENDERED = 1.0
+_RENDERED = 0.1
 """Seconds for which a process serves the same metrics and records."""
 _CLUSTER_ROLES = ("ClusterRole", "ClusterRoleBinding")
 
@@ -189,7 +189,7 @@ class Trimtab:
         return await self._rendered(component, "/metrics")
 
     async def _rendered(self, component: str, path: str) -> str:
-        """A page that has everything until now: it is rendered once a second at most."""
+        """A page that has everything until now: it is rendered ten times a second at most."""
         await asyncio.sleep(_RENDERED)
         text = await asyncio.to_thread(_fetch, f"http://127.0.0.1:{self.ports[component]}{path}")
         assert text is not None, self.log(component)

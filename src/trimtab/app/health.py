@@ -8,7 +8,7 @@ GET /scaledowns the last scale-downs as JSON, the latest first (in processes tha
 
 It is served in an event loop of its own (`kube.side_loop`), so that a busy process answers its probes. Any pod may
 reach the port: its connections are limited as those of the webhooks are, and what takes long to render, metrics and
-scale-downs, is rendered once a second at most.
+scale-downs, is rendered ten times a second at most.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 LIMITS = Limits(connections=64, handshakes=64, body=1024, buffered=64 * 1024)
 """For kubelets, and a few scrapers that keep their connections."""
+_RENDERED = SECOND // 10
+"""For how long a page is sent again as it is: rendering it takes some milliseconds."""
 _GRACE = 1.0
 """Seconds that answers may take when the process stops."""
 
@@ -76,7 +78,7 @@ def missing(components: Mapping[str, Component], monitor: LoopMonitor | None) ->
 
 
 class Rendered:
-    """The bytes of a page, which are rendered anew when they are a second old."""
+    """The bytes of a page, which are rendered anew when they are a tenth of a second old."""
 
     def __init__(self, render: Callable[[], bytes], clock: Clock) -> None:
         self._render = render
@@ -88,7 +90,7 @@ class Rendered:
     def body(self) -> bytes:
         """The bytes."""
         now = self._clock.monotonic()
-        if self._at is None or now - self._at >= SECOND:
+        if self._at is None or now - self._at >= _RENDERED:
             self._at, self._body = now, self._render()
         return self._body
 

@@ -116,13 +116,13 @@ async def test_idle_connections_are_closed() -> None:
         writer.close()
 
 
-async def test_pages_are_rendered_once_a_second_at_most() -> None:
+async def test_pages_are_rendered_ten_times_a_second_at_most() -> None:
     """However many ask for them: rendering takes milliseconds."""
     numbers = itertools.count(1)
     async with paged(records=lambda: next(numbers)) as page:
         counter = Counter("asked", "Requests.", registry=page.registry)
         seen = []
-        for seconds in (0.0, 0.5, 0.5, 0.9, 0.1):
+        for seconds in (0.0, 0.05, 0.05, 0.09, 0.01):
             counter.inc()
             await page.clock.advance(seconds)
             _, metrics = await page.call("/metrics")
