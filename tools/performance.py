@@ -55,7 +55,8 @@ by process; *peak MiB* is the scheduler's memory.
 
 A turn ends with the last binding. Trimtab binds first: while pods are being bound, for half a minute at most, their
 events wait. So rate and CPU are shown twice for either scheduler: until the last pod has a node, and *with events*,
-until the last event of these pods is written, too.
+until the last event of these pods is written, too. Rows without these figures were measured before that: Trimtab wrote
+its events beside the bindings.
 """
 _BINDING_ROWS = """
 ### {title}
